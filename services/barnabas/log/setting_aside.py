@@ -10,29 +10,22 @@ import contextlib
 import os
 
 from barnabas.kernel.errors import KafkaError
-from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import (
-    StrayFacts,
-    StrayKey,
-    former_name,
-    remove_facts,
-    stray_name,
-    write_facts,
-)
+from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, remove_facts, stray_name, write_facts
 from barnabas.log.deleted_directories import gone_name
-from barnabas.log.errors import storage_errors
+from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.small_files import exists, sync_directory
 
-logger = get_logger("log.directory")
-
 
 def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: int) -> StrayFacts | None:
-    """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR."""
+    """Close a partition and make it a stray one; None when it is not on disk. Raises KAFKA_STORAGE_ERROR, and
+    LogStoreError where it was set aside here before, and not taken back: both stay as they are.
+    """
     key = (topic, stray.partition)
     files, directory = home.environment.files, os.path.join(home.path, directory_name(*key))
+    aside = os.path.join(home.path, stray_name(topic, stray))
     # If it cannot be closed, what its checkpoints say already holds; the rest is recovered if it is taken back.
     with contextlib.suppress(KafkaError):
         home.close_partition(*key)
@@ -47,11 +40,12 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     with storage_errors(home.path):
         if not exists(files, directory):
             return None  # nobody said that it is deleted: who asks for it hears that it is lost
-        _give_way(home, topic, stray)
+        if exists(files, aside):
+            raise LogStoreError(f"{aside} is the same partition: move one of the two away")
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
         try:
-            files.rename(directory, os.path.join(home.path, stray_name(topic, stray)))
+            files.rename(directory, aside)
         except OSError:
             home.deleted.remove([key])
             raise
@@ -60,15 +54,6 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
             sync_directory(files, home.path)
     home.forget(key)
     return facts
-
-
-def _give_way(home: LogDirectory, topic: str, stray: StrayKey) -> None:
-    """What was set aside of the partition before, and not taken back, is kept as well. Raises OSError."""
-    files, directory = home.environment.files, os.path.join(home.path, stray_name(topic, stray))
-    if exists(files, directory):
-        former = os.path.join(home.path, former_name(topic, stray, home.environment.new_id()))
-        files.rename(directory, former)
-        logger.error("a partition was set aside before: remove what nobody needs any more", log_dir=former)
 
 
 def take_back(home: LogDirectory, topic: str, stray: StrayKey, facts: StrayFacts) -> None:

@@ -49,11 +49,6 @@ def stray_name(topic: str, key: StrayKey) -> str:
     return cut_name(topic, f"-{key.partition}.{key.topic_id.hex}{SUFFIX}")
 
 
-def former_name(topic: str, key: StrayKey, unique: uuid.UUID) -> str:
-    """The name that such a directory gets when the same partition is to be set aside once more: nothing asks for it."""
-    return cut_name(topic, f"-{key.partition}.{key.topic_id.hex}.{unique.hex}{SUFFIX}")
-
-
 def parse_stray_name(name: str) -> StrayKey | None:
     """Which partition is set aside in the directory; None when it is another kind of directory."""
     match = _NAME.match(name)

@@ -216,6 +216,9 @@ class Settling:
                 home.adopt(key, moved)
             try:
                 facts = set_aside(home, key[0], stray, 0)
+            except LogStoreError as error:
+                logger.error("a partition is left as it is", log_dir=home.path, reason=str(error))
+                continue
             except KafkaError as error:
                 self.failed[home] = str(error)
                 continue

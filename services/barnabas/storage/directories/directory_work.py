@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -43,12 +43,12 @@ class DirectoryWork:
         clock: Clock,
         *,
         open_all: Callable[[str, Iterable[Replica]], list[Opened]],
-        remove_all: Callable[[Iterable[Replica], Iterable[Replica], Iterable[StrayKey]], None],
+        remove_all: Callable[[Iterable[Replica], Iterable[Replica], Mapping[StrayKey, int]], None],
         on_opened: Callable[[DirectoryLane, list[Opened]], None],
         on_set_aside: Callable[[], None],
     ) -> None:
         """`open_all` (given the directory's path) and `remove_all` (what is to be deleted, to be set aside, and to be
-        deleted of what was set aside) are called in a thread, the others are not.
+        deleted of what was set aside, if it has been so for so many ms) are called in a thread, the others are not.
         """
         self.lane = lane
         self._open_all = open_all
@@ -59,7 +59,7 @@ class DirectoryWork:
         self._failed = FailedOpenings(lane.path, clock)
         self._to_delete: list[Replica] = []
         self._to_set_aside: list[Replica] = []
-        self._strays_to_delete: dict[StrayKey, None] = {}
+        self._strays_to_delete: dict[StrayKey, int] = {}
         self._to_clear_up: list[Callable[[], None]] = []
         self._is_removing = False
         self._opening = 0
@@ -120,9 +120,9 @@ class DirectoryWork:
         self._to_set_aside.append(replica)
         self._wake.set()
 
-    def delete_stray(self, stray: StrayKey) -> None:
-        """Delete a partition that was set aside."""
-        self._strays_to_delete[stray] = None
+    def delete_stray(self, stray: StrayKey, grace_ms: int = 0) -> None:
+        """Delete a partition that was set aside, if that was `grace_ms` ago or earlier."""
+        self._strays_to_delete[stray] = min(grace_ms, self._strays_to_delete.get(stray, grace_ms))
         self._wake.set()
 
     def clear_up(self, work: Callable[[], None]) -> None:
@@ -137,9 +137,8 @@ class DirectoryWork:
         """The next deletions; with the last of them what is to be set aside, for it may have the name of one."""
         doomed = self._to_delete[: limits.REMOVE_BATCH]
         del self._to_delete[: limits.REMOVE_BATCH]
-        strays = list(islice(self._strays_to_delete, limits.REMOVE_BATCH))
-        for stray in strays:
-            del self._strays_to_delete[stray]
+        next_strays = list(islice(self._strays_to_delete, limits.REMOVE_BATCH))
+        strays = {stray: self._strays_to_delete.pop(stray) for stray in next_strays}
         aside: list[Replica] = []
         if not self._to_delete:
             aside, self._to_set_aside = self._to_set_aside, []

@@ -6,13 +6,14 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 
 
 class LogLost(KafkaError):
-    """A log that others copy had records, and is not on disk: begun anew it would have them drop what they have."""
+    """A log that others copy was here, and is gone: begun anew it would have them drop what they have."""
 
     def __init__(self, partition: str) -> None:
         super().__init__(
             ErrorCode.kafka_storage_error,
-            f"the directory of {partition} had records and is gone, so this node does not lead it. Bring it back, or "
-            "have another replica lead (kafka-leader-election --election-type unclean)",
+            f"the directory of {partition} is gone, so this node does not lead it. Bring it back; or start this node "
+            "again, which copies it if another replica leads; or have another replica lead (kafka-leader-election "
+            "--election-type unclean)",
         )
 
 

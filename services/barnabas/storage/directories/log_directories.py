@@ -24,7 +24,7 @@ from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import StrayKey, is_unused
+from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
@@ -41,6 +41,7 @@ from barnabas.storage.directories.found_on_disk import (
     find_on_disk,
     topic_there,
 )
+from barnabas.storage.directories.missing_partitions import MissingPartitions
 from barnabas.storage.directories.strays import Strays
 
 log = get_logger("storage.log_directories")
@@ -97,8 +98,7 @@ class LogDirectories:
         self._taken: Counter[str] = Counter()
         """Places by path."""
         self._claims: Counter[PartitionKey] = Counter()
-        self._missing: set[PartitionKey] = set()
-        """Partitions whose records are gone from where the checkpoints name them, until they are begun anew."""
+        self._missing = MissingPartitions(files)
         self.strays = Strays(files)
         self._unsettled: set[str] = set()
         """Directories that may hold a partition by a name that is not its own."""
@@ -181,7 +181,7 @@ class LogDirectories:
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
         for home, stray, facts in aside:
             if home not in settling.failed:
-                self.strays.add(stray, home, facts)
+                self.strays.add_furthest(stray, home, facts)
             for each in settling.partitions:  # it may have been there
                 each.forget_elsewhere((facts.topic, stray.partition))
         self._unsettled = {each.path for each in settling.unsettled}
@@ -204,8 +204,8 @@ class LogDirectories:
         """What checkpoints name with records and no directory has."""
         for directory in self._directories:
             directory.forget_missing(self._places)
-            self._missing |= directory.missing
-        for topic, index in sorted(self._missing):
+            self._missing.add(directory.missing)
+        for topic, index in sorted(self._missing.keys):
             log.error("a partition had records and is gone", partition=f"{topic}-{index}")
 
     @property
@@ -242,7 +242,8 @@ class LogDirectories:
             and each.path not in held | self._unsettled
         }
         here = {each.properties.directory_id for each in self._directories}
-        return CleanShutdown(broker_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
+        known_epoch = UNKNOWN_BROKER_EPOCH if self._missing.keys else broker_epoch
+        return CleanShutdown(known_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
 
     @property
     def paths(self) -> list[str]:
@@ -269,7 +270,7 @@ class LogDirectories:
         with self._lock:
             self._claims[key] += 1
             if is_new:
-                self._missing.discard(key)  # that was another topic of this name
+                self._missing.begin(key)
             if key not in self._places:
                 held = self.strays.home_of(StrayKey(topic_id, index))
                 if held is None and self.offline and not is_new:
@@ -288,6 +289,7 @@ class LogDirectories:
             self._claims[key] -= 1
             if not self._claims[key]:
                 del self._claims[key]
+                self._missing.let_go(key)
 
     def relocate(self, key: PartitionKey, path: str) -> None:
         """A partition has moved to another directory, and has its claims there."""
@@ -302,7 +304,7 @@ class LogDirectories:
     def forget_unclaimed(self) -> None:
         """The metadata are known: what is missing of partitions that they do not give to this node nobody asks for."""
         with self._lock:
-            self._missing.intersection_update(self._claims)
+            self._missing.keep(self._claims)
 
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
@@ -337,6 +339,7 @@ class LogDirectories:
                 raise LogStoreError(
                     f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
                 )
+        self._missing.is_missing(directory, (topic, index))  # else it would be asked for in its new home only
         with self._lock:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)
@@ -353,24 +356,20 @@ class LogDirectories:
         may_begin_anew: bool = True,
     ) -> tuple[PartitionLog, int]:
         """The log of a partition whose home is `path`, opened or created, and its high watermark as it was last written
-        down. One that had records and is gone is created only if it `may_begin_anew`, and gone until that is done.
+        down. One that is missing is created only if it `may_begin_anew`.
 
         Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR), DirectoryOffline and LogLost among these.
         """
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
-        if self._is_lost(directory, (topic, index)):
-            if not may_begin_anew:
-                raise LogLost(f"{topic}-{index}")
-            with self._lock:
-                self._missing.add((topic, index))
+        if self._missing.is_missing(directory, (topic, index)) and not may_begin_anew:
+            raise LogLost(f"{topic}-{index}")
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
-        with self._lock:
-            self._missing.discard((topic, index))
+        self._missing.forget((topic, index))
         return opened, directory.high_watermarks.get((topic, index), 0)
 
     def delete_partition(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
@@ -386,16 +385,6 @@ class LogDirectories:
             # It keeps its place, or it would be in two once it has another.
             log.error("cannot delete a partition", partition=f"{topic}-{index}", reason=str(error))
 
-    def _is_lost(self, directory: LogDirectory, key: PartitionKey) -> bool:
-        """Whether a partition had records, and is gone from its place, or was begun anew there in vain. Raises
-        KAFKA_STORAGE_ERROR.
-        """
-        if key not in self._missing:
-            return directory.is_lost(key)
-        place = os.path.join(directory.path, directory_name(*key))
-        with storage_errors(directory.path):
-            return not exists(self._files, place) or is_unused(self._files, place)
-
     def _delete(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Delete what has the name, unless it is another topic's than was said: that is still to be set aside."""
         if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
@@ -403,8 +392,7 @@ class LogDirectories:
             directory.delete_partition(*key)
         del self._undeleted[key]
         if is_said:
-            with self._lock:
-                self._missing.discard(key)
+            self._missing.forget(key)
             self._free(key)
 
     def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:
@@ -435,7 +423,7 @@ class LogDirectories:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return
         if facts is not None:  # first: a directory that is let go of must not look empty
-            self.strays.add(stray, directory, facts)
+            self.strays.add_furthest(stray, directory, facts)
         self._free((topic, index))
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
@@ -444,7 +432,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
-            directory.forget_missing(directory.missing - self._missing)
+            directory.forget_missing(directory.missing - self._missing.keys)
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
             self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
@@ -477,7 +465,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
-            directory.forget_missing(directory.missing - self._missing)
+            directory.forget_missing(directory.missing - self._missing.keys)
             directory.close(self._own(directory, high_watermarks), marker=marker)
         except KafkaError as error:
             log.error("the next start recovers this", log_dir=path, reason=error.message)

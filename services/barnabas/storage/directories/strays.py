@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
@@ -31,17 +30,20 @@ class Strays:
         self._held[stray] = (home, facts)
 
     def add_furthest(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
-        """The same of one that a start finds: of two of one partition the one with more of it counts."""
+        """The same where it may be in another one too: of the two the one with more of it counts, or the later one."""
         held = self._held.get(stray)
         try:
-            if held is not None and self._progress(stray, *held) >= self._progress(stray, home, facts):
+            if held is not None and self._progress(stray, *held) > self._progress(stray, home, facts):
                 return
         except OSError:
-            return  # the one that was found first stays
+            return  # the one that was known first stays
         self.add(stray, home, facts)
 
-    def _progress(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> tuple[int, int]:
-        return log_progress(self._files, os.path.join(home.path, stray_name(facts.topic, stray)))
+    def _progress(
+        self, stray: StrayKey, home: LogDirectory, facts: StrayFacts
+    ) -> tuple[tuple[int, int], int]:
+        place = os.path.join(home.path, stray_name(facts.topic, stray))
+        return log_progress(self._files, place), facts.since_ms
 
     @property
     def keys(self) -> list[StrayKey]:
@@ -60,12 +62,7 @@ class Strays:
 
     def expired(self, grace_ms: int) -> list[StrayKey]:
         """The partitions that were set aside `grace_ms` ago or earlier."""
-        held = self._held.copy().items()
-        return [
-            stray
-            for stray, (home, facts) in held
-            if home.environment.clock.now_ms() - facts.since_ms >= grace_ms
-        ]
+        return [stray for stray, held in self._held.copy().items() if _is_over(*held, grace_ms)]
 
     def is_place_free(self, directory: LogDirectory, topic: str, index: int, topic_id: uuid.UUID) -> bool:
         """Whether nothing stands where a stray partition is to come back to. A log of the same partition that never
@@ -103,17 +100,22 @@ class Strays:
         del self._held[stray]
         log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
 
-    def delete(self, strays: Iterable[StrayKey]) -> None:
-        """Delete partitions that were set aside; a failing disk is logged."""
-        for stray in strays:
-            held = self._held.get(stray)
-            if held is None:
-                continue
-            directory, facts = held
-            name = directory_name(facts.topic, stray.partition)
-            try:
-                delete_stray(directory, stray, facts)
-                del self._held[stray]
-                log.info("deleted a stray partition", partition=name)
-            except KafkaError as error:
-                log.error("cannot delete a stray partition", partition=name, reason=error.message)
+    def delete(self, stray: StrayKey, *, grace_ms: int = 0) -> None:
+        """Delete a partition that was set aside `grace_ms` ago or earlier: what is there of it now may have come since
+        it was to be deleted. A failing disk is logged.
+        """
+        held = self._held.get(stray)
+        if held is None or not _is_over(*held, grace_ms):
+            return
+        directory, facts = held
+        name = directory_name(facts.topic, stray.partition)
+        try:
+            delete_stray(directory, stray, facts)
+            del self._held[stray]
+            log.info("deleted a stray partition", partition=name)
+        except KafkaError as error:
+            log.error("cannot delete a stray partition", partition=name, reason=error.message)
+
+
+def _is_over(home: LogDirectory, facts: StrayFacts, grace_ms: int) -> bool:
+    return home.environment.clock.now_ms() - facts.since_ms >= grace_ms

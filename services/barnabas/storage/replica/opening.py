@@ -43,18 +43,23 @@ def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica
     if home != path:
         return Opened(replica, moved_to=home)
     record: PartitionRecord = replica.record
-    # Who led without what it had would have the others drop what they have. So may come to lead whoever led last, is in
-    # sync, or would be if enough were: it waits until it counts as none of these.
-    heirs = {record.leader, *record.isr, *record.eligible_leader_replicas}
-    may_begin_anew = len(record.replicas) <= 1 or not heirs & {node_id, NO_LEADER}
     found, high_watermark = directories.open_partition(
         path,
         replica.topic,
         replica.index,
         topic_id,
         replica.settings.log,
-        may_begin_anew=may_begin_anew,
+        may_begin_anew=_may_begin_anew(record, node_id),
     )
     if record.leader == node_id:
         found.assign_epoch_start(record.leader_epoch)
     return Opened(replica, found, high_watermark)
+
+
+def _may_begin_anew(record: PartitionRecord, node_id: int) -> bool:
+    """Whether the node may begin a log anew that it has lost. Who led with that would have the others drop what they
+    have, so nobody may who leads, or may come to: who led last, is in sync, or is eligible. Nor does anybody
+    before the metadata say who that is: there is no leader then.
+    """
+    heirs = {record.leader, *record.isr, *record.eligible_leader_replicas}
+    return len(record.replicas) == 1 or not heirs & {node_id, NO_LEADER}

@@ -365,18 +365,19 @@ class Replicas:
     def _on_set_aside(self) -> None:
         self._delete_strays(self.image.deleted_topics)  # said meanwhile, when they were no strays yet
 
-    def _delete_set_aside(self, strays: Iterable[StrayKey]) -> None:
+    def _delete_set_aside(self, strays: Iterable[StrayKey], grace_ms: int = 0) -> None:
         for stray in strays:
             work = self._work.get(self._directories.strays.path_of(stray))
             if work is not None:
-                work.delete_stray(stray)
+                work.delete_stray(stray, grace_ms)
 
     async def expire_strays(self) -> None:
         """Delete what was set aside long enough ago. What is known again and could not be taken back is kept."""
         expired = self._directories.strays.expired(limits.STRAY_KEPT_MS)
-        self._delete_set_aside(
+        unknown = [
             stray for stray in expired if self.image.partition(stray.topic_id.bytes, stray.partition) is None
-        )
+        ]
+        self._delete_set_aside(unknown, limits.STRAY_KEPT_MS)
 
     # -- work on disk -------------------------------------------------------------------------------------------
 
@@ -473,7 +474,7 @@ class Replicas:
         self._places[replica] = self._work[path]
 
     def _remove_all(
-        self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Iterable[StrayKey]
+        self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Mapping[StrayKey, int]
     ) -> None:
         """In a thread: delete and set aside."""
         for replica in doomed:
@@ -482,7 +483,8 @@ class Replicas:
         for replica in aside:
             topic_id = uuid.UUID(bytes=replica.topic_id)
             self._directories.set_aside(replica.topic, replica.index, topic_id, replica.high_watermark)
-        self._directories.strays.delete(strays)
+        for stray, grace_ms in strays.items():
+            self._directories.strays.delete(stray, grace_ms=grace_ms)
 
 
 def _partition_count(image: MetadataImage, topic_id: bytes) -> int:

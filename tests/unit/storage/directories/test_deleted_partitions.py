@@ -195,7 +195,7 @@ def test_what_was_set_aside_and_deleted_then_is_not_missed(node: Node) -> None:
     with node.full(f"{path}/recovery"):
         node.directories.release("t", 0)
         node.directories.set_aside("t", 0, FIRST, 3)
-        node.directories.strays.delete([StrayKey(FIRST, 0)])
+        node.directories.strays.delete(StrayKey(FIRST, 0))
     node.crash()
     assert node.begin(SECOND, path, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
     assert node.names(path) == ["t-0"]
@@ -212,7 +212,7 @@ def test_what_a_stray_leaves_hides_no_loss(node: Node, monkeypatch: pytest.Monke
     node.directories.write_checkpoints(path, {("t", 0): 3})
     with monkeypatch.context() as patch:
         patch.setattr(node.files, "remove_tree", lambda _: None)
-        node.directories.strays.delete([StrayKey(FIRST, 0)])
+        node.directories.strays.delete(StrayKey(FIRST, 0))
     node.files.rename(f"{path}/t-0", "/a/away")
     node.crash()
     with pytest.raises(LogLost):
@@ -233,7 +233,7 @@ def test_a_topic_of_the_longest_name_can_be_deleted(node: Node, length: int, is_
         node.directories.set_aside(topic, 0, FIRST, 3)
         node.crash()
         assert node.directories.strays.keys == [key]
-        node.directories.strays.delete([key])
+        node.directories.strays.delete(key)
     else:
         node.directories.delete_partition(topic, 0, FIRST)
     assert (node.names(path), node.directories.strays.keys) == ([], [])

@@ -87,7 +87,7 @@ def set_aside(node: Node) -> None:
 
 
 def delete_stray(node: Node) -> None:
-    node.directories.strays.delete([ASIDE])
+    node.directories.strays.delete(ASIDE)
 
 
 def take_back(node: Node) -> None:

@@ -101,7 +101,7 @@ def test_what_has_moved_is_not_missed_once_it_was_set_aside_and_deleted(node: No
         retire(node.directories.at(path), log)
         set_aside(node)
         assert node.directories.strays.path_of(ASIDE) == PATHS[1]
-        node.directories.strays.delete([ASIDE])
+        node.directories.strays.delete(ASIDE)
     node.crash()
     assert node.begin(SECOND, path, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
 
@@ -148,7 +148,7 @@ def test_a_disk_that_does_not_say_what_is_there_costs_the_present_topic_nothing(
     node.directories.write_checkpoints(path, {KEY: 5})
     node.directories.at(path).close_partition(*KEY)
     with node.failing("stat", beginning=f"{path}/t-0"):
-        node.directories.strays.delete([ASIDE])
+        node.directories.strays.delete(ASIDE)
     node.crash()
     assert node.directories.at(path).high_watermarks[KEY] == 5
     assert node.begin(SECOND, is_new=False)[1].log_start_offset == 3
@@ -173,7 +173,7 @@ def test_what_is_taken_back_after_a_deletion_that_failed_does_not_vanish_unseen(
     with node.full(f"{path}/recovery"):
         set_aside(node)
         with node.failing("rename", ending="-stray"):
-            node.directories.strays.delete([ASIDE])
+            node.directories.strays.delete(ASIDE)
     if is_killed:
         node.crash()
     _, log = node.begin(FIRST, path, is_new=False, may_begin_anew=False)
@@ -214,7 +214,7 @@ def test_a_take_back_that_failed_leaves_nothing_when_the_stray_is_deleted(node: 
     set_aside(node)
     with node.failing("rename", ending="-stray"), pytest.raises(KafkaError):
         node.begin(FIRST, path)
-    node.directories.strays.delete([ASIDE])
+    node.directories.strays.delete(ASIDE)
     assert node.names(path) == []
     node.crash()
     assert KEY not in node.directories.at(path).recovery_points
@@ -240,7 +240,7 @@ def test_what_moves_here_while_a_stray_of_its_name_is_deleted_keeps_what_it_has(
             lock.release()
 
     home._checkpoint_lock = Waiting()  # type: ignore[assignment]
-    node.directories.strays.delete([ASIDE])
+    node.directories.strays.delete(ASIDE)
     assert (home.recovery_points[KEY], home.high_watermarks[KEY]) == (5, 5)
     assert node.names(path) == []
 
@@ -309,7 +309,7 @@ def test_a_loss_shows_although_a_stray_of_another_topic_has_the_name(node: Node)
     path, _ = begin_filled(node, SECOND)
     lose(node, path)
     check_lost(node, SECOND, path)
-    node.directories.strays.delete([ASIDE])
+    node.directories.strays.delete(ASIDE)
     node.directories.write_checkpoints(path)
     node.crash()
     check_lost(node, SECOND, path)
@@ -396,7 +396,7 @@ def test_a_stray_can_be_deleted_twice(node: Node, monkeypatch: pytest.MonkeyPatc
         set_aside(node)
         with monkeypatch.context() as patch:
             patch.setattr(node.files, "remove_tree", lambda _: None)
-            node.directories.strays.delete([ASIDE])
+            node.directories.strays.delete(ASIDE)
         assert node.directories.strays.keys == []
         node.begin(FIRST, path)
     node.crash()

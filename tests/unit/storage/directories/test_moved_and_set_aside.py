@@ -168,14 +168,78 @@ def test_of_two_stray_ones_the_one_with_more_is_taken_back(old: str) -> None:
     check_whole(node, new)
 
 
-def test_one_that_was_set_aside_in_the_same_directory_is_kept_as_well() -> None:
-    """The partition has moved there. What had its name is what is taken back."""
+def older_beside_it() -> Node:
+    """The partition has moved to where the older stray one is."""
     node = Node()
-    node.move(older_stray(node, PATHS[1], PATHS[0]))
+    log = older_stray(node, PATHS[1], PATHS[0])
+    node.move(log)
+    log.release()
+    node.directories.at(PATHS[0]).let_go(KEY)
+    return node
+
+
+def test_beside_one_in_the_same_directory_it_stays_in_its_place() -> None:
+    node = older_beside_it()
     node.directories.release(*KEY)
     node.directories.set_aside("t", 0, FIRST, 5)
-    assert [name.endswith("-stray") for name in node.names(PATHS[1])] == [True, True]
+    assert [name.endswith("-stray") for name in node.names(PATHS[1])] == [True, False]
     node.crash()
+    check_whole(node, PATHS[1])
+
+
+def test_also_when_a_start_finds_another_topic_of_the_name() -> None:
+    """And the directory goes on."""
+    node = older_beside_it()
+    begin_beside(node, PATHS[0])
+    assert node.directories.offline == set()
+    check_whole(node, PATHS[1])
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["beside another topic", "alone"])
+def test_one_that_never_had_a_record_does_not_stand_for_it(other: bool) -> None:
+    node = Node()
+    home, log = node.begin(FIRST, PATHS[0])
+    fill(log, 5)
+    node.directories.write_checkpoints(home, {KEY: 5})
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    node.files.makedirs(f"{home}/t-0")
+    ensure_topic_id(node.files, f"{home}/t-0", FIRST)
+    if other:
+        begin_beside(node, PATHS[1])
+    else:
+        node.crash()
+        node.directories.claim("t", 0, FIRST, is_new=False)
+        node.directories.release(*KEY)
+        node.directories.set_aside("t", 0, FIRST, 0)
+        node.crash()
+    check_whole(node)
+
+
+def test_of_two_stray_ones_the_one_with_more_is_taken_back_also_by_the_process_that_set_it_aside() -> None:
+    node = Node()
+    fill(node.begin(FIRST, PATHS[0])[1], 5)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    node.files.makedirs(f"{PATHS[1]}/t-0")
+    ensure_topic_id(node.files, f"{PATHS[1]}/t-0", FIRST)
+    node.crash()
+    node.directories.claim("t", 0, FIRST, is_new=False)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 0)
+    check_whole(node)
+
+
+def test_what_was_to_be_deleted_since_it_was_set_aside_long_ago_is_not_what_came_since() -> None:
+    """It was found to be too old while the newer one waited for being set aside."""
+    node = Node()
+    older_stray(node, *PATHS)
+    day_ms = 86_400_000
+    node.environment.clock.advance(day_ms)
+    assert node.directories.strays.expired(day_ms) == [ASIDE]
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    node.directories.strays.delete(ASIDE, grace_ms=day_ms)
     check_whole(node, PATHS[1])
 
 

@@ -67,7 +67,7 @@ def test_what_was_set_aside_does_not_come_back_half_once_it_was_deleted(
 
     monkeypatch.setattr(node.files, "fsync", fsync)
     monkeypatch.setattr(node.files, "remove_tree", remove_tree)
-    node.directories.strays.delete([ASIDE])
+    node.directories.strays.delete(ASIDE)
     assert order[:2] == [["delete"], ["removed"]]
 
 
@@ -75,7 +75,7 @@ def test_a_stray_whose_new_name_may_not_be_on_the_disk_stays_whole(node: Node) -
     """It may come back under its own. The next start lets it go."""
     set_aside(node)
     with node.failing_sync(PATHS[0]):
-        node.directories.strays.delete([ASIDE])
+        node.directories.strays.delete(ASIDE)
     (left,) = node.names(PATHS[0])
     assert node.files.listdir(f"{PATHS[0]}/{left}")
     assert node.directories.strays.keys == []

@@ -4,6 +4,8 @@ to whatever has its name next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from two_disks import FIRST, PATHS, SECOND, Node, fill
 
@@ -134,23 +136,68 @@ def test_what_no_checkpoint_names_is_lost_as_well(young: Node) -> None:
         check_lost(young)
 
 
+def test_a_clean_stop_does_not_vouch_for_what_no_checkpoint_names(young: Node) -> None:
+    """Or the next start would begin it anew, and the controller take it for in sync."""
+    check_lost(young)
+    young.directories.close({}, broker_epoch=7)
+    young.open()
+    assert young.directories.previous_broker_epoch is None
+
+
+def test_a_new_topic_of_the_name_misses_nothing_that_no_checkpoint_names(young: Node) -> None:
+    """The former one was set aside, so far as it was there."""
+    young.directories.claim("t", 0, FIRST, is_new=False)
+    young.directories.release(*KEY)
+    young.directories.set_aside("t", 0, FIRST, 5)
+    home, log = young.begin(SECOND, PATHS[0], is_new=True, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[0], 0)
+
+
 def test_what_no_checkpoint_names_begins_anew(young: Node) -> None:
     assert young.begin(FIRST, is_new=False, may_begin_anew=True)[1].log_end_offset == 0
 
 
-def test_what_was_set_aside_earlier_does_not_lead_for_what_vanished(node: Node) -> None:
-    """It is older: as a follower it gets the rest."""
+@pytest.fixture
+def newer(node: Node) -> Node:
+    """Five records are set aside in the first directory; in the second are seven, begun while that was offline."""
     node.directories.set_aside("t", 0, FIRST, 5)
     with node.failing("list_directories", beginning=PATHS[0]):
         node.crash()
     path, log = node.begin(FIRST, PATHS[1], is_new=True)
     fill(log, 7)
     node.directories.write_checkpoints(path, {KEY: 7})
+    node.crash()
+    return node
+
+
+def away_while_stopped(node: Node) -> None:
     node.directories.abandon()
-    node.files.rename(f"{path}/t-0", "/b/away")
+    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
     node.open()
-    check_lost(node)
-    home, log = node.begin(FIRST, is_new=False, may_begin_anew=True)
+
+
+def away_after_it_failed(node: Node) -> None:
+    with node.failing("stat", beginning=f"{PATHS[1]}/t-0"), pytest.raises((KafkaError, OSError)):
+        node.begin(FIRST, is_new=False, may_begin_anew=False)
+    node.directories.release(*KEY)
+    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
+
+
+def away_after_it_was_closed(node: Node) -> None:
+    assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 7
+    node.directories.at(PATHS[1]).close_partition(*KEY)
+    node.directories.release(*KEY)
+    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
+
+
+@pytest.mark.parametrize("goes", [away_while_stopped, away_after_it_failed, away_after_it_was_closed])
+def test_what_was_set_aside_earlier_does_not_lead_for_what_vanished(
+    newer: Node, goes: Callable[[Node], None]
+) -> None:
+    """It is older: as a follower it gets the rest."""
+    goes(newer)
+    check_lost(newer)
+    home, log = newer.begin(FIRST, is_new=False, may_begin_anew=True)
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 3, 5)
 
 

@@ -5,17 +5,21 @@ leads nothing that others have a copy of.
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leader_and_followers import EPOCHS, change, node_record
 from storage_harness import StorageHarness, batch, run_node, topic_records
 
-from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
+from barnabas.log.partition_log import PartitionLog
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import NO_LEADER
 from barnabas.storage import limits
@@ -99,17 +103,55 @@ async def test_a_lost_log_is_not_led_also_after_further_starts(
     assert any("--election-type unclean" in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("as_what", ["isr", "eligible_leader_replicas"])
-async def test_a_lost_log_follows_once_it_would_not_come_to_lead(tmp_path: Path, as_what: str) -> None:
+@pytest.mark.parametrize(
+    "heir",
+    [
+        {"leader": 2, "isr": (2, 1)},
+        {"leader": 2, "isr": (2,), "eligible_leader_replicas": (1,)},
+        {"leader": NO_LEADER, "isr": (), "last_known_eligible_leader_replicas": (1,)},
+    ],
+    ids=["in sync", "eligible", "last known"],
+)
+async def test_a_lost_log_follows_once_it_would_not_come_to_lead(
+    tmp_path: Path, heir: dict[str, object]
+) -> None:
     """Begun before, it might be elected while it lacks records."""
     place = (tmp_path / "a", tmp_path / "s")
     await began_and_lost(place)
     async with run_node(*place) as node:
         node.snapshot(*records_of((1, 2, 3)))
-        change(node, TOPIC, leader=2, leader_epoch=1, **({"isr": (2,)} | {as_what: (2, 1)}))
+        change(node, TOPIC, leader_epoch=1, **heir)
         await assert_not_led(node)
-        change(node, TOPIC, isr=(2,), eligible_leader_replicas=())
+        change(node, TOPIC, leader=2, leader_epoch=2, isr=(2,), eligible_leader_replicas=())
         await until_followed(node)
+
+
+async def test_a_lost_log_is_not_begun_before_the_metadata_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start found it, and could not open it; then it vanished, and is tried again."""
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    (place[0] / "events-0").mkdir()
+    ensure_topic_id(SystemFiles(), str(place[0] / "events-0"), TOPIC)
+    real, tries = PartitionLog.open, 0
+
+    def fail_once(*arguments: Any, **named: Any) -> PartitionLog:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise KafkaError(ErrorCode.kafka_storage_error) from OSError(errno.EIO, "")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(PartitionLog, "open", fail_once)
+    async with run_node(*place) as node:
+        shutil.rmtree(place[0] / "events-0")
+        for _ in range(5):
+            node.clock.advance(1_000)
+            await asyncio.sleep(0.02)
+        assert not (place[0] / "events-0").exists()
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await assert_not_led(node)
 
 
 async def test_a_lost_log_that_is_brought_back_is_led(tmp_path: Path) -> None:
