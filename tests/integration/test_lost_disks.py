@@ -22,7 +22,7 @@ from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, read_o
 
 pytestmark = pytest.mark.integration
 
-GONE = "a partition had records and is gone"
+GONE = "a partition's directory is gone"
 """What a node says at its start."""
 
 

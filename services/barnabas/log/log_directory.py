@@ -70,8 +70,8 @@ class LogDirectory:
         """As they were when the directory was opened; the replicas take them from here."""
         self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
         self.cleaner_offsets = read_offsets(self._files, self._file(CLEANER_OFFSET_FILE))
-        self.missing: set[PartitionKey] = set()
-        """Partitions that had records when the checkpoints were written, and have no directory any more."""
+        self.kept_for_missing: set[PartitionKey] = set()
+        """Partitions that the checkpoints name with records, on purpose, although they have no directory."""
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         """Of what this process has begun to open; the others are as they were found."""
@@ -80,8 +80,9 @@ class LogDirectory:
         self.deleted = DeletedDirectories(environment.files, path)
         """What says of partitions that nothing is missing, whatever the checkpoints on disk say."""
         self._is_cleaner_checkpoint_outdated = False
-        self._identified: dict[PartitionKey, uuid.UUID] = {}
-        """What `partitions_on_disk` has read of partitions that were neither opened nor removed since."""
+        self._seen_at_start: dict[PartitionKey, uuid.UUID] = {}
+        """Partitions that `partitions_on_disk` has found, neither opened nor removed since, with their topic: they were
+        here, though no checkpoint may name them, and their ids need not be read again."""
         self.cache = cache
         self.environment = environment
         self.flush_times = FlushTimes()
@@ -149,12 +150,12 @@ class LogDirectory:
                 found[key] = read_topic_id(self._files, self._file(name))
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
             if self._had_records(key):
-                self.missing.add(key)  # or a crash came between its deletion and the checkpoints
+                self.kept_for_missing.add(key)  # or a crash came between its deletion and the checkpoints
             else:
                 self._drop_checkpoints(key)
-        if self.missing and self.closed is not None:
+        if self.kept_for_missing and self.closed is not None:
             self.closed = UNKNOWN_PROCESS
-        self._identified = {
+        self._seen_at_start = {
             key: topic_id for key, topic_id in found.items() if topic_id and key not in self.logs
         }
         return found
@@ -162,12 +163,12 @@ class LogDirectory:
     def _had_records(self, key: PartitionKey) -> bool:
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
 
-    def is_lost(self, key: PartitionKey) -> bool:
-        """Whether the partition was here, with records or found by this process, and has vanished since, and nothing
-        says that it was deleted. Raises KAFKA_STORAGE_ERROR.
+    def has_vanished(self, key: PartitionKey) -> bool:
+        """Whether the partition has no directory although checkpoints name it with records, or this process has found
+        it, and nothing says that it was deleted or was gone before. Raises KAFKA_STORAGE_ERROR.
         """
-        is_explained = key in self.logs or key in self.missing or self.deleted.speak_of(key)
-        if is_explained or not (self._had_records(key) or key in self._identified):
+        is_explained = key in self.logs or key in self.kept_for_missing or self.deleted.speak_of(key)
+        if is_explained or not (self._had_records(key) or key in self._seen_at_start):
             return False
         with storage_errors(self.path):
             return not exists(self._files, self._file(directory_name(*key)))
@@ -207,7 +208,7 @@ class LogDirectory:
                 log_start_offset=self.log_start_offsets.get(key, 0),
                 clean_shutdown=is_clean,
                 first_dirty_offset=self.cleaner_offsets.get(key, -1),
-                is_identified=self._identified.get(key) == topic_id,
+                is_identified=self._seen_at_start.get(key) == topic_id,
                 cache=self.cache,
                 flush_times=self.flush_times,
                 producer_id_expiration_ms=producer_id_expiration_ms,
@@ -233,7 +234,7 @@ class LogDirectory:
     def take_in(self, key: PartitionKey, log: PartitionLog) -> None:
         """The log is that of the partition here, and is open."""
         self._closed_properly[key] = False
-        self._identified.pop(key, None)
+        self._seen_at_start.pop(key, None)
         log.truncator.write_lowered = partial(self._write_lowered, key, log)
         self.logs[key] = log
 
@@ -260,11 +261,11 @@ class LogDirectory:
         say that it was deleted.
         """
         with storage_errors(self.path):
-            was_here = key in self._identified or any(key in each for each in self._named())
+            was_here = key in self._seen_at_start or any(key in each for each in self._named())
             if was_here and not exists(self._files, self._file(directory_name(*key))):
-                self._identified.pop(key, None)
+                self._seen_at_start.pop(key, None)
                 self._drop_checkpoints(key)
-        self.missing.discard(key)
+        self.kept_for_missing.discard(key)
         if key in self._outdated:
             self.write_checkpoints()
         with storage_errors(self.path):
@@ -306,7 +307,7 @@ class LogDirectory:
         nothing. Where some do, this disk is waited for, however long it takes: it has to say so before the other one
         has lost the partition. One that refuses holds up nothing.
         """
-        self.missing.discard(key)
+        self.kept_for_missing.discard(key)
         if not any(key in each for each in (*self._named(), self._outdated)):
             return  # without the lock, which whoever writes to a disk that does not answer holds
         self._drop_checkpoints(key)
@@ -337,7 +338,7 @@ class LogDirectory:
         self._files.rename(self._file(name), self._file(directory_name(*key)))
         # Durably, before anything is done to the log: where it begins may change, and the name would not say so.
         sync_directory(self._files, self.path)
-        self.missing.discard(key)
+        self.kept_for_missing.discard(key)
         self._closed_properly[key] = False
 
     def forget(self, key: PartitionKey) -> None:
@@ -345,7 +346,7 @@ class LogDirectory:
         before the name is used again.
         """
         self._closed_properly.pop(key, None)
-        self._identified.pop(key, None)
+        self._seen_at_start.pop(key, None)
         self._write_forgotten(key, was_named=self._drop_checkpoints(key))
 
     def forget_marked(self, key: PartitionKey) -> None:
@@ -373,8 +374,8 @@ class LogDirectory:
 
     def forget_missing(self, keys: Iterable[PartitionKey]) -> None:
         """Of these partitions nothing is missing, or nobody asks for it; the checkpoints written next say so."""
-        for key in self.missing.intersection(keys):
-            self.missing.discard(key)
+        for key in self.kept_for_missing.intersection(keys):
+            self.kept_for_missing.discard(key)
             self._drop_checkpoints(key)
 
     def _named(self) -> tuple[dict[PartitionKey, int], ...]:

@@ -118,7 +118,7 @@ class PartitionLog:
         """Open `<log_directory>/<topic>-<partition>`, created when absent and recovered when it has to be.
 
         `recovery_point`, `log_start_offset` and `first_dirty_offset` come from the log directory's checkpoints;
-        `is_identified` says that its directory was just seen to be there and of this topic id; `name` is that of the
+        `is_identified` says that its directory was seen to be there and of this topic id; `name` is that of the
         directory where it is not the partition's, as of a future replica. May read the whole log: for a thread. Raises
         LogStoreError when the directory belongs to another topic id, KafkaError(KAFKA_STORAGE_ERROR) when the disk
         fails.

@@ -41,7 +41,10 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
         if not exists(files, directory):
             return None  # nobody said that it is deleted: who asks for it hears that it is lost
         if exists(files, aside):
-            raise LogStoreError(f"{aside} is the same partition: move one of the two away")
+            raise LogStoreError(
+                f"{directory} is not set aside, for {aside} is an earlier copy of the same partition: stop the node, "
+                "and move the one away that has less"
+            )
         write_facts(files, directory, facts)
         home.deleted.note(key, home.environment.new_id())
         try:

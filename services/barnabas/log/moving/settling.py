@@ -79,7 +79,7 @@ class Settling:
         strays: Mapping[LogDirectory, Collection[StrayKey]],
         moved: Mapping[LogDirectory, Mapping[PartitionKey, MoveFacts]],
     ) -> None:
-        """What each directory has; `moved` is of partitions of which its checkpoints may not say that yet."""
+        """What each directory has; `moved` are facts that its checkpoints may lack (`find_moved`)."""
         self._files = files
         self._strays = strays
         self._moved = moved
@@ -213,11 +213,14 @@ class Settling:
             stray = StrayKey(topic_id, key[1])
             moved = self._moved[home].get(key)
             if moved is not None and key not in home.recovery_points:
-                home.adopt(key, moved)
+                home.adopt(key, moved)  # so that `set_aside` writes it down (`adopt_moved` comes later)
             try:
                 facts = set_aside(home, key[0], stray, 0)
             except LogStoreError as error:
-                logger.error("a partition is left as it is", log_dir=home.path, reason=str(error))
+                # It gets its place again beside the stray one: whoever asks for its topic is led there.
+                logger.error(
+                    "cannot set a partition aside", partition=directory_name(*key), reason=str(error)
+                )
                 continue
             except KafkaError as error:
                 self.failed[home] = str(error)

@@ -60,6 +60,7 @@ class DirectoryWork:
         self._to_delete: list[Replica] = []
         self._to_set_aside: list[Replica] = []
         self._strays_to_delete: dict[StrayKey, int] = {}
+        """After how many ms of being set aside each is to go: 0 if its topic was deleted."""
         self._to_clear_up: list[Callable[[], None]] = []
         self._is_removing = False
         self._opening = 0

@@ -11,9 +11,10 @@ class LogLost(KafkaError):
     def __init__(self, partition: str) -> None:
         super().__init__(
             ErrorCode.kafka_storage_error,
-            f"the directory of {partition} is gone, so this node does not lead it. Bring it back; or start this node "
-            "again, which copies it if another replica leads; or have another replica lead (kafka-leader-election "
-            "--election-type unclean)",
+            f"the directory of {partition} is gone, or came back empty: this node has no replica of it for now. Bring "
+            "it back. If another replica leads, this one is copied as soon as it is neither in sync nor eligible: if "
+            "that takes long, start the node again. If none can lead: kafka-leader-election --election-type unclean, which "
+            "loses what the one that is elected lacks",
         )
 
 

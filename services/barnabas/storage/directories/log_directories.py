@@ -177,11 +177,11 @@ class LogDirectories:
                 self.found.append(FoundPartition(*key, topic_id))
             for stray, facts in on_disk.strays.items():
                 if stray not in settling.held_back:
-                    self.strays.add_furthest(stray, directory, facts)
+                    self.strays.add(stray, directory, facts)
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
         for home, stray, facts in aside:
             if home not in settling.failed:
-                self.strays.add_furthest(stray, home, facts)
+                self.strays.add(stray, home, facts)
             for each in settling.partitions:  # it may have been there
                 each.forget_elsewhere((facts.topic, stray.partition))
         self._unsettled = {each.path for each in settling.unsettled}
@@ -204,9 +204,7 @@ class LogDirectories:
         """What checkpoints name with records and no directory has."""
         for directory in self._directories:
             directory.forget_missing(self._places)
-            self._missing.add(directory.missing)
-        for topic, index in sorted(self._missing.keys):
-            log.error("a partition had records and is gone", partition=f"{topic}-{index}")
+            self._missing.add(directory.kept_for_missing, directory.path)
 
     @property
     def ids(self) -> list[bytes]:
@@ -237,13 +235,14 @@ class LogDirectories:
             each.properties.directory_id
             for each in self._directories
             if not self._taken[each.path]
-            and not each.missing
+            and not each.kept_for_missing
             and each.path not in targets
             and each.path not in held | self._unsettled
         }
         here = {each.properties.directory_id for each in self._directories}
-        known_epoch = UNKNOWN_BROKER_EPOCH if self._missing.keys else broker_epoch
-        return CleanShutdown(known_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
+        # A known one says that the node has all that it had (KIP-966).
+        vouched_epoch = UNKNOWN_BROKER_EPOCH if self._missing.keys else broker_epoch
+        return CleanShutdown(vouched_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
 
     @property
     def paths(self) -> list[str]:
@@ -270,7 +269,7 @@ class LogDirectories:
         with self._lock:
             self._claims[key] += 1
             if is_new:
-                self._missing.begin(key)
+                self._missing.expect_new(key)
             if key not in self._places:
                 held = self.strays.home_of(StrayKey(topic_id, index))
                 if held is None and self.offline and not is_new:
@@ -289,7 +288,7 @@ class LogDirectories:
             self._claims[key] -= 1
             if not self._claims[key]:
                 del self._claims[key]
-                self._missing.let_go(key)
+                self._missing.expect_no_longer(key)
 
     def relocate(self, key: PartitionKey, path: str) -> None:
         """A partition has moved to another directory, and has its claims there."""
@@ -304,7 +303,7 @@ class LogDirectories:
     def forget_unclaimed(self) -> None:
         """The metadata are known: what is missing of partitions that they do not give to this node nobody asks for."""
         with self._lock:
-            self._missing.keep(self._claims)
+            self._missing.keep_only(self._claims)
 
     def _free(self, key: PartitionKey) -> None:
         """What was at the place is gone."""
@@ -339,7 +338,7 @@ class LogDirectories:
                 raise LogStoreError(
                     f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
                 )
-        self._missing.is_missing(directory, (topic, index))  # else it would be asked for in its new home only
+        self._missing.look_for(directory, (topic, index))  # for what is set aside in `home` may be older
         with self._lock:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)
@@ -363,7 +362,9 @@ class LogDirectories:
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
-        if self._missing.is_missing(directory, (topic, index)) and not may_begin_anew:
+        # Whoever may begin anew: what is begun in vain, or where an older stray one is taken back, is still missed.
+        is_missing = self._missing.look_for(directory, (topic, index))
+        if is_missing and not may_begin_anew:
             raise LogLost(f"{topic}-{index}")
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
         opened = directory.open_partition(
@@ -423,7 +424,7 @@ class LogDirectories:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return
         if facts is not None:  # first: a directory that is let go of must not look empty
-            self.strays.add_furthest(stray, directory, facts)
+            self.strays.add(stray, directory, facts)
         self._free((topic, index))
 
     def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
@@ -432,7 +433,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
-            directory.forget_missing(directory.missing - self._missing.keys)
+            directory.forget_missing(directory.kept_for_missing - self._missing.keys)
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
             self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
@@ -465,7 +466,7 @@ class LogDirectories:
         if directory is None:
             return  # it is offline
         try:
-            directory.forget_missing(directory.missing - self._missing.keys)
+            directory.forget_missing(directory.kept_for_missing - self._missing.keys)
             directory.close(self._own(directory, high_watermarks), marker=marker)
         except KafkaError as error:
             log.error("the next start recovers this", log_dir=path, reason=error.message)

@@ -1,15 +1,17 @@
 """Partitions that are gone from where the node had them, and that nobody said are deleted.
 
-Checkpoints name one with records that has no directory, or one vanished after the node had found it. Begun anew it
-would be empty, and whoever led with that would have the others drop what they have.
+Checkpoints name one with records that has no directory, or one vanished after a start had found it, with records or
+not. Begun anew it would be empty, and whoever led with that would have the others drop what they have.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Set
 
 from barnabas.kernel.files import Files
+from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
 from barnabas.log.checkpoints.stray import is_unused
@@ -17,55 +19,71 @@ from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.small_files import exists
 
+log = get_logger("storage.log_directories")
+
 
 class MissingPartitions:
     """Owner of which partitions of all log directories are missing, until they are open, deleted, or not asked for.
 
-    What touches no disk may be called anywhere: each changes a set by one step.
+    Only `look_for` touches the disk; the others may be called on an event loop.
     """
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._lock = threading.Lock()
+        """For the two below; never held over a call to the disk."""
         self._missing: set[PartitionKey] = set()
         self._new: set[PartitionKey] = set()
-        """Those of which nothing can have been here, until they are open: what is missing had their name before."""
+        """Those of which nothing can have been here, until they are open: what vanished had their name before."""
 
     @property
     def keys(self) -> Set[PartitionKey]:
-        return self._missing
+        """Those that are known to be missing."""
+        with self._lock:
+            return self._missing.copy()
 
-    def add(self, keys: Iterable[PartitionKey]) -> None:
-        """They were found to be missing."""
-        self._missing.update(keys)
+    def add(self, keys: Iterable[PartitionKey], log_dir: str) -> None:
+        """They are gone from a log directory."""
+        for key in sorted(keys):
+            log.error("a partition's directory is gone", partition=directory_name(*key), log_dir=log_dir)
+            with self._lock:
+                self._missing.add(key)
 
-    def begin(self, key: PartitionKey) -> None:
+    def expect_new(self, key: PartitionKey) -> None:
         """A new topic has the name."""
-        self._missing.discard(key)
-        self._new.add(key)
+        with self._lock:
+            self._missing.discard(key)
+            self._new.add(key)
+
+    def expect_no_longer(self, key: PartitionKey) -> None:
+        """Nobody asks for the new one any more."""
+        with self._lock:
+            self._new.discard(key)
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is open, or deleted."""
-        self._missing.discard(key)
-        self._new.discard(key)
+        with self._lock:
+            self._missing.discard(key)
+            self._new.discard(key)
 
-    def let_go(self, key: PartitionKey) -> None:
-        """Nobody has it for a new one any more."""
-        self._new.discard(key)
-
-    def keep(self, keys: Iterable[PartitionKey]) -> None:
+    def keep_only(self, keys: Iterable[PartitionKey]) -> None:
         """Nobody asks for the others."""
-        self._missing.intersection_update(keys)
+        with self._lock:
+            self._missing.intersection_update(keys)
 
-    def is_missing(self, home: LogDirectory, key: PartitionKey) -> bool:
-        """Whether the partition, whose place is `home`, is missing: also where it was begun anew there in vain. From
-        when it is seen to be on, it is until it is open. For a thread. Raises KAFKA_STORAGE_ERROR.
+    def look_for(self, home: LogDirectory, key: PartitionKey) -> bool:
+        """Note the partition, whose place is `home`, as missing if it has vanished; returns whether it is missing. Once
+        noted it is so until it is open, or its directory is back with records: not one that was begun anew in vain. For
+        a thread. Raises KAFKA_STORAGE_ERROR.
         """
-        if key in self._new:
+        with self._lock:
+            is_new, is_missing = key in self._new, key in self._missing
+        if is_new:
             return False
-        if key not in self._missing:
-            if home.is_lost(key):
-                self._missing.add(key)
-            return key in self._missing
+        if not is_missing:
+            if is_missing := home.has_vanished(key):
+                self.add([key], home.path)
+            return is_missing
         place = os.path.join(home.path, directory_name(*key))
         with storage_errors(home.path):
             return not exists(self._files, place) or is_unused(self._files, place)

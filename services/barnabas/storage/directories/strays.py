@@ -26,18 +26,16 @@ class Strays:
         self._held: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
 
     def add(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
-        """The partition is set aside in a log directory."""
-        self._held[stray] = (home, facts)
-
-    def add_furthest(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
-        """The same where it may be in another one too: of the two the one with more of it counts, or the later one."""
+        """The partition is set aside in a log directory. Of two copies the one with more of it counts, of equal ones
+        the later: the other stays on its disk, and is nobody's until a start finds it alone.
+        """
         held = self._held.get(stray)
         try:
             if held is not None and self._progress(stray, *held) > self._progress(stray, home, facts):
                 return
         except OSError:
             return  # the one that was known first stays
-        self.add(stray, home, facts)
+        self._held[stray] = (home, facts)
 
     def _progress(
         self, stray: StrayKey, home: LogDirectory, facts: StrayFacts
@@ -101,12 +99,10 @@ class Strays:
         log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
 
     def delete(self, stray: StrayKey, *, grace_ms: int = 0) -> None:
-        """Delete a partition that was set aside `grace_ms` ago or earlier: what is there of it now may have come since
-        it was to be deleted. A failing disk is logged.
-        """
+        """Delete a partition that was set aside `grace_ms` ago or earlier; a failing disk is logged."""
         held = self._held.get(stray)
         if held is None or not _is_over(*held, grace_ms):
-            return
+            return  # a newer copy may have been set aside since it was found to be too old
         directory, facts = held
         name = directory_name(facts.topic, stray.partition)
         try:

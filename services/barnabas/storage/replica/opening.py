@@ -58,8 +58,11 @@ def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica
 
 def _may_begin_anew(record: PartitionRecord, node_id: int) -> bool:
     """Whether the node may begin a log anew that it has lost. Who led with that would have the others drop what they
-    have, so nobody may who leads, or may come to: who led last, is in sync, or is eligible. Nor does anybody
-    before the metadata say who that is: there is no leader then.
+    have, so nobody may who leads, or might be elected without being asked for.
     """
-    heirs = {record.leader, *record.isr, *record.eligible_leader_replicas}
-    return len(record.replicas) == 1 or not heirs & {node_id, NO_LEADER}
+    if len(record.replicas) == 1:  # there are none before the metadata are known
+        return True  # nobody else has anything to drop
+    in_line = {record.leader, *record.isr, *record.eligible_leader_replicas}
+    return (
+        record.leader != NO_LEADER and node_id not in in_line
+    )  # without a leader, who led last is in line as well

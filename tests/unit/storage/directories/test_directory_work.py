@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -36,6 +36,7 @@ class Directory:
     def __init__(self) -> None:
         self.opening: Any = self
         self.said: list[str] = []
+        self.graces: list[int] = []
         self.given: list[Future[Any]] = []
         self._calls: list[Any] = []
         self.work = DirectoryWork(
@@ -69,8 +70,9 @@ class Directory:
         return []
 
     def _remove_all(
-        self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Iterable[StrayKey]
+        self, doomed: Iterable[Replica], aside: Iterable[Replica], strays: Mapping[StrayKey, int]
     ) -> None:
+        self.graces += strays.values()
         names = [each.topic for each in doomed]
         self.said.append(f"delete {len(names)} {min(names, default='')}".strip())
         self.said += [f"set {each.topic} aside" for each in aside]
@@ -138,6 +140,17 @@ async def test_a_stray_whose_topic_is_known_again_is_not_deleted_any_more(direct
     for _ in range(3):
         await directory.step()
     assert directory.said == [*2 * ["delete 0", f"delete {limits.REMOVE_BATCH} strays"], "open back"]
+
+
+@pytest.mark.parametrize("graces", [(7, 0), (0, 7)])
+async def test_a_stray_whose_topic_is_deleted_goes_at_once(
+    directory: Directory, graces: tuple[int, int]
+) -> None:
+    """Also if its time was over by then: that may be another copy's."""
+    for grace_ms in graces:
+        directory.work.delete_stray(StrayKey(uuid.UUID(int=1), 0), grace_ms)
+    await directory.step()
+    assert directory.graces == [0]
 
 
 async def test_who_stops_waits_for_no_more_than_what_is_being_deleted(directory: Directory) -> None:

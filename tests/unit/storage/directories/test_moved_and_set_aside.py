@@ -13,6 +13,7 @@ from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.moving.future_directory import remove_future
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.log.partition_log import PartitionLog
+from barnabas.storage import limits
 from barnabas.storage.directories.errors import DirectoryOffline
 
 KEY = ("t", 0)
@@ -183,11 +184,12 @@ def test_beside_one_in_the_same_directory_it_stays_in_its_place() -> None:
     node.directories.release(*KEY)
     node.directories.set_aside("t", 0, FIRST, 5)
     assert [name.endswith("-stray") for name in node.names(PATHS[1])] == [True, False]
+    assert "stray.properties" not in node.files.listdir(f"{PATHS[1]}/t-0")
     node.crash()
     check_whole(node, PATHS[1])
 
 
-def test_also_when_a_start_finds_another_topic_of_the_name() -> None:
+def test_beside_one_in_the_same_directory_a_start_leaves_it_in_its_place() -> None:
     """And the directory goes on."""
     node = older_beside_it()
     begin_beside(node, PATHS[0])
@@ -196,7 +198,7 @@ def test_also_when_a_start_finds_another_topic_of_the_name() -> None:
 
 
 @pytest.mark.parametrize("other", [True, False], ids=["beside another topic", "alone"])
-def test_one_that_never_had_a_record_does_not_stand_for_it(other: bool) -> None:
+def test_a_log_without_records_does_not_stand_for_the_stray_one(other: bool) -> None:
     node = Node()
     home, log = node.begin(FIRST, PATHS[0])
     fill(log, 5)
@@ -216,7 +218,7 @@ def test_one_that_never_had_a_record_does_not_stand_for_it(other: bool) -> None:
     check_whole(node)
 
 
-def test_of_two_stray_ones_the_one_with_more_is_taken_back_also_by_the_process_that_set_it_aside() -> None:
+def test_setting_aside_one_with_less_does_not_displace_the_one_with_more() -> None:
     node = Node()
     fill(node.begin(FIRST, PATHS[0])[1], 5)
     node.directories.release(*KEY)
@@ -230,16 +232,15 @@ def test_of_two_stray_ones_the_one_with_more_is_taken_back_also_by_the_process_t
     check_whole(node)
 
 
-def test_what_was_to_be_deleted_since_it_was_set_aside_long_ago_is_not_what_came_since() -> None:
+def test_an_expired_one_is_not_deleted_once_a_newer_one_has_its_key() -> None:
     """It was found to be too old while the newer one waited for being set aside."""
     node = Node()
     older_stray(node, *PATHS)
-    day_ms = 86_400_000
-    node.environment.clock.advance(day_ms)
-    assert node.directories.strays.expired(day_ms) == [ASIDE]
+    node.environment.clock.advance(limits.STRAY_KEPT_MS)
+    assert node.directories.strays.expired(limits.STRAY_KEPT_MS) == [ASIDE]
     node.directories.release(*KEY)
     node.directories.set_aside("t", 0, FIRST, 5)
-    node.directories.strays.delete(ASIDE, grace_ms=day_ms)
+    node.directories.strays.delete(ASIDE, grace_ms=limits.STRAY_KEPT_MS)
     check_whole(node, PATHS[1])
 
 

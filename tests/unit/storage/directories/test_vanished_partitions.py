@@ -1,5 +1,5 @@
-"""A partition's directory vanishes: what had records is missed, unless it was deleted, and leaves nothing
-to whatever has its name next.
+"""A partition's directory vanishes: what had records, or was found by the start, is missed, unless it was deleted, and
+leaves nothing to whatever has its name next.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def node() -> Node:
     return node
 
 
-def vanish(node: Node) -> None:
-    node.files.rename(f"{PATHS[0]}/t-0", "/a/away")
+def vanish(node: Node, path: str = PATHS[0]) -> None:
+    node.files.rename(f"{path}/t-0", f"{path}.away")
 
 
 def vanish_closed(node: Node) -> None:
@@ -98,7 +98,7 @@ def test_what_vanishes_before_it_is_tried_again_is_lost(node: Node) -> None:
 def test_what_comes_again_is_lost_no_longer(node: Node) -> None:
     vanish_closed(node)
     check_lost(node)
-    node.files.rename("/a/away", f"{PATHS[0]}/t-0")
+    node.files.rename(f"{PATHS[0]}.away", f"{PATHS[0]}/t-0")
     _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
     assert (log.log_start_offset, log.log_end_offset) == (3, 5)
 
@@ -172,7 +172,7 @@ def newer(node: Node) -> Node:
 
 def away_while_stopped(node: Node) -> None:
     node.directories.abandon()
-    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
+    vanish(node, PATHS[1])
     node.open()
 
 
@@ -180,14 +180,14 @@ def away_after_it_failed(node: Node) -> None:
     with node.failing("stat", beginning=f"{PATHS[1]}/t-0"), pytest.raises((KafkaError, OSError)):
         node.begin(FIRST, is_new=False, may_begin_anew=False)
     node.directories.release(*KEY)
-    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
+    vanish(node, PATHS[1])
 
 
 def away_after_it_was_closed(node: Node) -> None:
     assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 7
     node.directories.at(PATHS[1]).close_partition(*KEY)
     node.directories.release(*KEY)
-    node.files.rename(f"{PATHS[1]}/t-0", "/b/away")
+    vanish(node, PATHS[1])
 
 
 @pytest.mark.parametrize("goes", [away_while_stopped, away_after_it_failed, away_after_it_was_closed])

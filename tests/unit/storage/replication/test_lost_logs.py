@@ -23,6 +23,7 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import NO_LEADER
 from barnabas.storage import limits
+from barnabas.storage.directories.missing_partitions import MissingPartitions
 
 TOPIC = uuid.UUID(int=7)
 KEY = ("events", 0)
@@ -143,12 +144,20 @@ async def test_a_lost_log_is_not_begun_before_the_metadata_are_known(
             raise KafkaError(ErrorCode.kafka_storage_error) from OSError(errno.EIO, "")
         return real(*arguments, **named)
 
+    look_for, looked_for = MissingPartitions.look_for, list[bool]()
+
+    def look(*arguments: Any) -> bool:
+        looked_for.append(look_for(*arguments))
+        return looked_for[-1]
+
     monkeypatch.setattr(PartitionLog, "open", fail_once)
+    monkeypatch.setattr(MissingPartitions, "look_for", look)
     async with run_node(*place) as node:
         shutil.rmtree(place[0] / "events-0")
-        for _ in range(5):
-            node.clock.advance(1_000)
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(5):
+            while len(looked_for) < 3:
+                node.clock.advance(1_000)
+                await asyncio.sleep(0.01)
         assert not (place[0] / "events-0").exists()
         node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
         await assert_not_led(node)
