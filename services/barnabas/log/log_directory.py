@@ -81,8 +81,7 @@ class LogDirectory:
         """What says of partitions that nothing is missing, whatever the checkpoints on disk say."""
         self._is_cleaner_checkpoint_outdated = False
         self._seen_at_start: dict[PartitionKey, uuid.UUID] = {}
-        """Partitions that `partitions_on_disk` has found, neither opened nor removed since, with their topic: they were
-        here, though no checkpoint may name them, and their ids need not be read again."""
+        """Partitions found by `partitions_on_disk`, and their topics, that were neither opened nor removed since."""
         self.cache = cache
         self.environment = environment
         self.flush_times = FlushTimes()
@@ -164,14 +163,18 @@ class LogDirectory:
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
 
     def has_vanished(self, key: PartitionKey) -> bool:
-        """Whether the partition has no directory although checkpoints name it with records, or this process has found
-        it, and nothing says that it was deleted or was gone before. Raises KAFKA_STORAGE_ERROR.
-        """
+        """Whether it has no directory any more, and nothing says that it was deleted. Raises KAFKA_STORAGE_ERROR."""
         is_explained = key in self.logs or key in self.kept_for_missing or self.deleted.speak_of(key)
         if is_explained or not (self._had_records(key) or key in self._seen_at_start):
             return False
         with storage_errors(self.path):
             return not exists(self._files, self._file(directory_name(*key)))
+
+    def keep_for_missing(self, key: PartitionKey) -> None:
+        """The partition has vanished: the checkpoints go on naming it, or begin to, as one with records."""
+        with self._checkpoint_lock:
+            self.high_watermarks[key] = max(self.high_watermarks.get(key, 0), 1)
+        self.kept_for_missing.add(key)
 
     def open_partition(
         self,
@@ -471,6 +474,8 @@ class LogDirectory:
         have to be kept apart on the very disk that has just failed.
         """
         try:
+            for key in filter(self.has_vanished, self._seen_at_start):
+                self.keep_for_missing(key)  # a clean stop must not vouch for what nobody has looked for
             errors = close_logs(self.path, self.logs, self.environment)
             self._closed_properly |= {key: error is None for key, error in errors.items()}
             self.write_checkpoints(high_watermarks)

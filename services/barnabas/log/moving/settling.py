@@ -216,13 +216,7 @@ class Settling:
                 home.adopt(key, moved)  # so that `set_aside` writes it down (`adopt_moved` comes later)
             try:
                 facts = set_aside(home, key[0], stray, 0)
-            except LogStoreError as error:
-                # It gets its place again beside the stray one: whoever asks for its topic is led there.
-                logger.error(
-                    "cannot set a partition aside", partition=directory_name(*key), reason=str(error)
-                )
-                continue
-            except KafkaError as error:
+            except (KafkaError, LogStoreError) as error:
                 self.failed[home] = str(error)
                 continue
             if facts is not None:

@@ -13,8 +13,8 @@ class LogLost(KafkaError):
             ErrorCode.kafka_storage_error,
             f"the directory of {partition} is gone, or came back empty: this node has no replica of it for now. Bring "
             "it back. If another replica leads, this one is copied as soon as it is neither in sync nor eligible: if "
-            "that takes long, start the node again. If none can lead: kafka-leader-election --election-type unclean, which "
-            "loses what the one that is elected lacks",
+            "that takes long, start the node again. If none can lead: kafka-leader-election --election-type unclean, "
+            "which loses what the one that is elected lacks",
         )
 
 

@@ -93,11 +93,13 @@ class LogDirectories:
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._by_path = {directory.path: directory for directory in self._directories}
         self._lock = threading.Lock()
-        """For the three below; never held over a call to the disk."""
+        """For the four below; never held over a call to the disk."""
         self._places: dict[PartitionKey, LogDirectory] = {}
         self._taken: Counter[str] = Counter()
         """Places by path."""
         self._claims: Counter[PartitionKey] = Counter()
+        self._topics: dict[PartitionKey, uuid.UUID] = {}
+        """Of each name the topic that claimed it last: one that comes again is not new, whatever was seen of it."""
         self._missing = MissingPartitions(files)
         self.strays = Strays(files)
         self._unsettled: set[str] = set()
@@ -177,7 +179,7 @@ class LogDirectories:
                 self.found.append(FoundPartition(*key, topic_id))
             for stray, facts in on_disk.strays.items():
                 if stray not in settling.held_back:
-                    self.strays.add(stray, directory, facts)
+                    self.strays.add_furthest(stray, directory, facts)
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
         for home, stray, facts in aside:
             if home not in settling.failed:
@@ -240,9 +242,7 @@ class LogDirectories:
             and each.path not in held | self._unsettled
         }
         here = {each.properties.directory_id for each in self._directories}
-        # A known one says that the node has all that it had (KIP-966).
-        vouched_epoch = UNKNOWN_BROKER_EPOCH if self._missing.keys else broker_epoch
-        return CleanShutdown(vouched_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
+        return CleanShutdown(broker_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
 
     @property
     def paths(self) -> list[str]:
@@ -268,10 +268,13 @@ class LogDirectories:
         key = (topic, index)
         with self._lock:
             self._claims[key] += 1
+            stray = StrayKey(topic_id, index)
+            is_new = is_new and self._topics.get(key) != topic_id and self.strays.home_of(stray) is None
+            self._topics[key] = topic_id
             if is_new:
                 self._missing.expect_new(key)
             if key not in self._places:
-                held = self.strays.home_of(StrayKey(topic_id, index))
+                held = self.strays.home_of(stray)
                 if held is None and self.offline and not is_new:
                     return min(self.offline)
                 best = self._by_path.get(preferred) or min(
@@ -315,13 +318,14 @@ class LogDirectories:
         self._places[key] = directory
         self._taken[directory.path] += 1
 
-    def find_home(self, path: str, topic: str, index: int, topic_id: uuid.UUID) -> str:
+    def find_home(
+        self, path: str, topic: str, index: int, topic_id: uuid.UUID, *, may_begin_anew: bool = True
+    ) -> str:
         """The path of the directory that the partition, which was given `path` by `claim`, is to be opened in.
 
         That is where it lies as a stray one, if it does. Its name may have had its place elsewhere when it was claimed:
         another topic of the same name was there, and is gone by now, or goes now, where the disk has refused that. In
-        the thread of `path`. Raises LogStoreError and KafkaError(KAFKA_STORAGE_ERROR) when it cannot be opened anywhere
-        now.
+        the thread of `path`. Raises as `open_partition`, when it cannot be opened anywhere now.
         """
         if path in self.offline:
             return path
@@ -338,7 +342,8 @@ class LogDirectories:
                 raise LogStoreError(
                     f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
                 )
-        self._missing.look_for(directory, (topic, index))  # for what is set aside in `home` may be older
+        # Also for what is set aside in `home`: that may be older, and what is brought back comes to where it was.
+        self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         with self._lock:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)
@@ -362,16 +367,20 @@ class LogDirectories:
         if path in self.offline:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
-        # Whoever may begin anew: what is begun in vain, or where an older stray one is taken back, is still missed.
-        is_missing = self._missing.look_for(directory, (topic, index))
-        if is_missing and not may_begin_anew:
-            raise LogLost(f"{topic}-{index}")
+        self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         self.strays.take_back(directory, topic, StrayKey(topic_id, index))
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
         self._missing.forget((topic, index))
         return opened, directory.high_watermarks.get((topic, index), 0)
+
+    def _miss(self, directory: LogDirectory, key: PartitionKey, *, may_begin_anew: bool) -> None:
+        """Raises LogLost for a partition that is missing, if it may not begin anew."""
+        if self._missing.look_for(directory, key):
+            if not may_begin_anew:
+                raise LogLost(directory_name(*key))
+            self._missing.begin_anew(key)
 
     def delete_partition(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
         """Remove a topic's partition from disk; one that is not there is no error, a failing disk is logged."""
@@ -394,6 +403,7 @@ class LogDirectories:
         del self._undeleted[key]
         if is_said:
             self._missing.forget(key)
+            self._topics.pop(key, None)
             self._free(key)
 
     def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:

@@ -31,8 +31,10 @@ class MissingPartitions:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._lock = threading.Lock()
-        """For the two below; never held over a call to the disk."""
+        """For the three below; never held over a call to the disk."""
         self._missing: set[PartitionKey] = set()
+        self._begun: set[PartitionKey] = set()
+        """Those of them that were begun anew, and are not open yet."""
         self._new: set[PartitionKey] = set()
         """Those of which nothing can have been here, until they are open: what vanished had their name before."""
 
@@ -53,6 +55,7 @@ class MissingPartitions:
         """A new topic has the name."""
         with self._lock:
             self._missing.discard(key)
+            self._begun.discard(key)
             self._new.add(key)
 
     def expect_no_longer(self, key: PartitionKey) -> None:
@@ -64,26 +67,34 @@ class MissingPartitions:
         """The partition is open, or deleted."""
         with self._lock:
             self._missing.discard(key)
+            self._begun.discard(key)
             self._new.discard(key)
 
     def keep_only(self, keys: Iterable[PartitionKey]) -> None:
         """Nobody asks for the others."""
         with self._lock:
             self._missing.intersection_update(keys)
+            self._begun.intersection_update(keys)
+
+    def begin_anew(self, key: PartitionKey) -> None:
+        """A missing one is about to be created: until it is open it is still missed, whatever the attempt leaves."""
+        with self._lock:
+            self._begun.add(key)
 
     def look_for(self, home: LogDirectory, key: PartitionKey) -> bool:
         """Note the partition, whose place is `home`, as missing if it has vanished; returns whether it is missing. Once
-        noted it is so until it is open, or its directory is back with records: not one that was begun anew in vain. For
-        a thread. Raises KAFKA_STORAGE_ERROR.
+        noted it is so until it is open, or its directory is back, other than by an attempt to begin it anew. The
+        checkpoints that are written next say it to the next start. For a thread. Raises KAFKA_STORAGE_ERROR.
         """
         with self._lock:
-            is_new, is_missing = key in self._new, key in self._missing
+            is_new, is_missing, is_begun = key in self._new, key in self._missing, key in self._begun
         if is_new:
             return False
         if not is_missing:
             if is_missing := home.has_vanished(key):
+                home.keep_for_missing(key)
                 self.add([key], home.path)
             return is_missing
         place = os.path.join(home.path, directory_name(*key))
         with storage_errors(home.path):
-            return not exists(self._files, place) or is_unused(self._files, place)
+            return not exists(self._files, place) or (is_begun and is_unused(self._files, place))

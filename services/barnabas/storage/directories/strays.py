@@ -26,22 +26,23 @@ class Strays:
         self._held: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
 
     def add(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
-        """The partition is set aside in a log directory. Of two copies the one with more of it counts, of equal ones
-        the later: the other stays on its disk, and is nobody's until a start finds it alone.
+        """The partition was set aside in a log directory. An earlier copy stays on its disk, and is nobody's before the
+        next start.
         """
-        held = self._held.get(stray)
-        try:
-            if held is not None and self._progress(stray, *held) > self._progress(stray, home, facts):
-                return
-        except OSError:
-            return  # the one that was known first stays
         self._held[stray] = (home, facts)
 
-    def _progress(
-        self, stray: StrayKey, home: LogDirectory, facts: StrayFacts
-    ) -> tuple[tuple[int, int], int]:
-        place = os.path.join(home.path, stray_name(facts.topic, stray))
-        return log_progress(self._files, place), facts.since_ms
+    def add_furthest(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
+        """A start found the partition, set aside in a log directory: of two copies the one with more of it counts."""
+        held = self._held.get(stray)
+        try:
+            if held is not None and self._progress(stray, *held) >= self._progress(stray, home, facts):
+                return
+        except OSError:
+            return  # the one that was found first stays
+        self.add(stray, home, facts)
+
+    def _progress(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> tuple[int, int]:
+        return log_progress(self._files, os.path.join(home.path, stray_name(facts.topic, stray)))
 
     @property
     def keys(self) -> list[StrayKey]:
@@ -107,7 +108,10 @@ class Strays:
         name = directory_name(facts.topic, stray.partition)
         try:
             delete_stray(directory, stray, facts)
-            del self._held[stray]
+            if (
+                self._held.get(stray) is held
+            ):  # else another copy was set aside in another directory meanwhile
+                del self._held[stray]
             log.info("deleted a stray partition", partition=name)
         except KafkaError as error:
             log.error("cannot delete a stray partition", partition=name, reason=error.message)

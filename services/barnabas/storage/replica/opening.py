@@ -39,7 +39,8 @@ def open_all(directories: LogDirectories, node_id: int, path: str, batch: Iterab
 
 def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica) -> Opened:
     topic_id = uuid.UUID(bytes=replica.topic_id)
-    home = directories.find_home(path, replica.topic, replica.index, topic_id)
+    may_begin_anew = _may_begin_anew(replica.record, node_id)
+    home = directories.find_home(path, replica.topic, replica.index, topic_id, may_begin_anew=may_begin_anew)
     if home != path:
         return Opened(replica, moved_to=home)
     record: PartitionRecord = replica.record
@@ -49,7 +50,7 @@ def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica
         replica.index,
         topic_id,
         replica.settings.log,
-        may_begin_anew=_may_begin_anew(record, node_id),
+        may_begin_anew=may_begin_anew,
     )
     if record.leader == node_id:
         found.assign_epoch_start(record.leader_epoch)

@@ -189,16 +189,7 @@ def test_beside_one_in_the_same_directory_it_stays_in_its_place() -> None:
     check_whole(node, PATHS[1])
 
 
-def test_beside_one_in_the_same_directory_a_start_leaves_it_in_its_place() -> None:
-    """And the directory goes on."""
-    node = older_beside_it()
-    begin_beside(node, PATHS[0])
-    assert node.directories.offline == set()
-    check_whole(node, PATHS[1])
-
-
-@pytest.mark.parametrize("other", [True, False], ids=["beside another topic", "alone"])
-def test_a_log_without_records_does_not_stand_for_the_stray_one(other: bool) -> None:
+def test_a_log_without_records_does_not_stand_for_the_stray_one() -> None:
     node = Node()
     home, log = node.begin(FIRST, PATHS[0])
     fill(log, 5)
@@ -207,29 +198,31 @@ def test_a_log_without_records_does_not_stand_for_the_stray_one(other: bool) -> 
     node.directories.set_aside("t", 0, FIRST, 5)
     node.files.makedirs(f"{home}/t-0")
     ensure_topic_id(node.files, f"{home}/t-0", FIRST)
-    if other:
-        begin_beside(node, PATHS[1])
-    else:
-        node.crash()
-        node.directories.claim("t", 0, FIRST, is_new=False)
-        node.directories.release(*KEY)
-        node.directories.set_aside("t", 0, FIRST, 0)
-        node.crash()
-    check_whole(node)
-
-
-def test_setting_aside_one_with_less_does_not_displace_the_one_with_more() -> None:
-    node = Node()
-    fill(node.begin(FIRST, PATHS[0])[1], 5)
-    node.directories.release(*KEY)
-    node.directories.set_aside("t", 0, FIRST, 5)
-    node.files.makedirs(f"{PATHS[1]}/t-0")
-    ensure_topic_id(node.files, f"{PATHS[1]}/t-0", FIRST)
     node.crash()
     node.directories.claim("t", 0, FIRST, is_new=False)
     node.directories.release(*KEY)
     node.directories.set_aside("t", 0, FIRST, 0)
+    node.crash()
     check_whole(node)
+
+
+def test_the_older_one_may_be_deleted_while_the_newer_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the thread of another log directory: the process still knows where the newer one is."""
+    node = Node()
+    older_stray(node, *PATHS)
+    remove_tree = node.files.remove_tree
+
+    def remove_and_set_aside(path: str) -> None:
+        if not set_aside:
+            set_aside.append(ASIDE)
+            node.directories.release(*KEY)
+            node.directories.set_aside("t", 0, FIRST, 5)
+        remove_tree(path)
+
+    set_aside: list[StrayKey] = []
+    monkeypatch.setattr(node.files, "remove_tree", remove_and_set_aside)
+    node.directories.strays.delete(ASIDE)
+    check_whole(node, PATHS[1])
 
 
 def test_an_expired_one_is_not_deleted_once_a_newer_one_has_its_key() -> None:

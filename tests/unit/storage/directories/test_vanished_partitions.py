@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 from two_disks import FIRST, PATHS, SECOND, Node, fill
 
-from barnabas.kernel.errors import KafkaError
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.directories.errors import LogLost
 
 KEY = ("t", 0)
@@ -136,12 +137,63 @@ def test_what_no_checkpoint_names_is_lost_as_well(young: Node) -> None:
         check_lost(young)
 
 
-def test_a_clean_stop_does_not_vouch_for_what_no_checkpoint_names(young: Node) -> None:
+@pytest.mark.parametrize("was_looked_for", [True, False])
+def test_a_clean_stop_does_not_vouch_for_what_no_checkpoint_named(young: Node, was_looked_for: bool) -> None:
     """Or the next start would begin it anew, and the controller take it for in sync."""
-    check_lost(young)
+    if was_looked_for:
+        check_lost(young)
     young.directories.close({}, broker_epoch=7)
     young.open()
     assert young.directories.previous_broker_epoch is None
+    check_lost(young)
+
+
+def test_a_clean_stop_counts_once_what_was_missed_is_brought_back(node: Node) -> None:
+    node.directories.close({KEY: 5}, broker_epoch=6)
+    vanish(node)
+    node.open()
+    check_lost(node)
+    node.directories.close({}, broker_epoch=7)
+    node.files.rename(f"{PATHS[0]}.away", f"{PATHS[0]}/t-0")
+    node.open()
+    assert node.directories.previous_broker_epoch == 7
+
+
+def test_what_never_had_a_record_may_be_brought_back_as_well() -> None:
+    node = Node()
+    node.begin(FIRST, PATHS[0])
+    node.crash()
+    vanish(node)
+    check_lost(node)
+    node.files.rename(f"{PATHS[0]}.away", f"{PATHS[0]}/t-0")
+    assert node.begin(FIRST, is_new=False, may_begin_anew=False)[1].log_end_offset == 0
+
+
+def test_what_is_lost_is_not_new_when_its_topic_comes_again(node: Node) -> None:
+    """A backup of the metadata did not know it."""
+    vanish_closed(node)
+    check_lost(node)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    with pytest.raises(LogLost):
+        node.begin(FIRST, is_new=True, may_begin_anew=False)
+
+
+def test_nor_is_what_is_taken_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And vanished before it could be opened."""
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    node.crash()
+
+    def fail(*_: object, **__: object) -> PartitionLog:
+        raise KafkaError(ErrorCode.kafka_storage_error)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "open", fail)
+        with pytest.raises(KafkaError):
+            node.begin(FIRST, is_new=True, may_begin_anew=False)
+    vanish(node)
+    with pytest.raises(LogLost):
+        node.begin(FIRST, is_new=True, may_begin_anew=False)
 
 
 def test_a_new_topic_of_the_name_misses_nothing_that_no_checkpoint_names(young: Node) -> None:
@@ -199,6 +251,17 @@ def test_what_was_set_aside_earlier_does_not_lead_for_what_vanished(
     check_lost(newer)
     home, log = newer.begin(FIRST, is_new=False, may_begin_anew=True)
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 3, 5)
+
+
+@pytest.mark.parametrize("goes", [away_after_it_failed, away_after_it_was_closed])
+def test_it_is_brought_back_beside_what_was_set_aside_earlier(
+    newer: Node, goes: Callable[[Node], None]
+) -> None:
+    goes(newer)
+    check_lost(newer)
+    newer.files.rename(f"{PATHS[1]}.away", f"{PATHS[1]}/t-0")
+    home, log = newer.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[1], 7)
 
 
 # -- while it was stopped -------------------------------------------------------------------------------------------

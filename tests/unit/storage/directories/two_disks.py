@@ -51,7 +51,7 @@ class Node:
         self, topic_id: uuid.UUID, preferred: str = "", *, is_new: bool = True, may_begin_anew: bool = True
     ) -> tuple[str, PartitionLog]:
         path = self.directories.claim("t", 0, topic_id, is_new=is_new, preferred=preferred)
-        home = self.directories.find_home(path, "t", 0, topic_id)
+        home = self.directories.find_home(path, "t", 0, topic_id, may_begin_anew=may_begin_anew)
         opened, _ = self.directories.open_partition(
             home, "t", 0, topic_id, CONFIG, may_begin_anew=may_begin_anew
         )
