@@ -148,7 +148,7 @@ class LogDirectory:
             if key is not None:
                 found[key] = read_topic_id(self._files, self._file(name))
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
-            if self._had_records(key):
+            if self.names(key):
                 self.kept_for_missing.add(key)  # or a crash came between its deletion and the checkpoints
             else:
                 self._drop_checkpoints(key)
@@ -159,22 +159,19 @@ class LogDirectory:
         }
         return found
 
-    def _had_records(self, key: PartitionKey) -> bool:
+    def names(self, key: PartitionKey) -> bool:
+        """Whether the checkpoints name the partition with records."""
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
 
     def has_vanished(self, key: PartitionKey) -> bool:
-        """Whether it has no directory any more, and nothing says that it was deleted. Raises KAFKA_STORAGE_ERROR."""
+        """Whether it has no directory any more, though checkpoints name it or a start found it, and nothing says that
+        it was deleted, nor that it was gone before. Raises KAFKA_STORAGE_ERROR.
+        """
         is_explained = key in self.logs or key in self.kept_for_missing or self.deleted.speak_of(key)
-        if is_explained or not (self._had_records(key) or key in self._seen_at_start):
+        if is_explained or not (self.names(key) or key in self._seen_at_start):
             return False
         with storage_errors(self.path):
             return not exists(self._files, self._file(directory_name(*key)))
-
-    def keep_for_missing(self, key: PartitionKey) -> None:
-        """The partition has vanished: the checkpoints go on naming it, or begin to, as one with records."""
-        with self._checkpoint_lock:
-            self.high_watermarks[key] = max(self.high_watermarks.get(key, 0), 1)
-        self.kept_for_missing.add(key)
 
     def open_partition(
         self,
@@ -474,8 +471,6 @@ class LogDirectory:
         have to be kept apart on the very disk that has just failed.
         """
         try:
-            for key in filter(self.has_vanished, self._seen_at_start):
-                self.keep_for_missing(key)  # a clean stop must not vouch for what nobody has looked for
             errors = close_logs(self.path, self.logs, self.environment)
             self._closed_properly |= {key: error is None for key, error in errors.items()}
             self.write_checkpoints(high_watermarks)

@@ -21,6 +21,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
 from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name
@@ -45,9 +46,6 @@ from barnabas.storage.directories.missing_partitions import MissingPartitions
 from barnabas.storage.directories.strays import Strays
 
 log = get_logger("storage.log_directories")
-
-PartitionKey = tuple[str, int]
-"""(topic, partition): what a directory and a checkpoint line are named for."""
 
 
 def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
@@ -99,7 +97,7 @@ class LogDirectories:
         """Places by path."""
         self._claims: Counter[PartitionKey] = Counter()
         self._topics: dict[PartitionKey, uuid.UUID] = {}
-        """Of each name the topic that claimed it last: one that comes again is not new, whatever was seen of it."""
+        """Of each name the topic that had it: that is not new when it comes again to the metadata."""
         self._missing = MissingPartitions(files)
         self.strays = Strays(files)
         self._unsettled: set[str] = set()
@@ -242,6 +240,7 @@ class LogDirectories:
             and each.path not in held | self._unsettled
         }
         here = {each.properties.directory_id for each in self._directories}
+        broker_epoch = broker_epoch if self._missing.are_named(self._directories) else UNKNOWN_BROKER_EPOCH
         return CleanShutdown(broker_epoch, frozenset(empty | (self.previous.empty_log_directories - here)))
 
     @property
@@ -269,10 +268,10 @@ class LogDirectories:
         with self._lock:
             self._claims[key] += 1
             stray = StrayKey(topic_id, index)
-            is_new = is_new and self._topics.get(key) != topic_id and self.strays.home_of(stray) is None
-            self._topics[key] = topic_id
-            if is_new:
+            if is_new and self._topics.get(key) != topic_id and self.strays.home_of(stray) is None:
                 self._missing.expect_new(key)
+            else:
+                self._topics[key] = topic_id
             if key not in self._places:
                 held = self.strays.home_of(stray)
                 if held is None and self.offline and not is_new:
@@ -342,7 +341,7 @@ class LogDirectories:
                 raise LogStoreError(
                     f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
                 )
-        # Also for what is set aside in `home`: that may be older, and what is brought back comes to where it was.
+        # What is set aside in `home` may be older, and what is brought back comes to where it was.
         self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         with self._lock:
             self._taken[directory.path] -= 1
@@ -373,6 +372,8 @@ class LogDirectories:
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )
         self._missing.forget((topic, index))
+        with self._lock:
+            self._topics[topic, index] = topic_id
         return opened, directory.high_watermarks.get((topic, index), 0)
 
     def _miss(self, directory: LogDirectory, key: PartitionKey, *, may_begin_anew: bool) -> None:
@@ -400,11 +401,13 @@ class LogDirectories:
         if is_said := topic_there(self._files, directory, key) in (None, *self._undeleted[key]):
             self._forget_elsewhere(directory, key)
             directory.delete_partition(*key)
-        del self._undeleted[key]
+        said = self._undeleted.pop(key)
         if is_said:
             self._missing.forget(key)
-            self._topics.pop(key, None)
             self._free(key)
+            with self._lock:
+                if self._topics.get(key) in said:  # else the next topic of the name has come
+                    del self._topics[key]
 
     def _forget_elsewhere(self, directory: LogDirectory, key: PartitionKey) -> None:
         """Before a partition gives up its place in a directory: it may have been in another one before."""
@@ -430,6 +433,8 @@ class LogDirectories:
                 return
             self._forget_elsewhere(directory, (topic, index))
             facts = set_aside(directory, topic, stray, high_watermark)
+            if facts is None:
+                self._missing.look_for(directory, (topic, index))  # in its next place nobody would
         except (KafkaError, LogStoreError) as error:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return

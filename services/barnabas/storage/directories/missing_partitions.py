@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
@@ -44,6 +44,10 @@ class MissingPartitions:
         with self._lock:
             return self._missing.copy()
 
+    def are_named(self, directories: Sequence[LogDirectory]) -> bool:
+        """Whether checkpoints name each, so that the next start looks for it: of others only this process knows."""
+        return all(any(each.names(key) for each in directories) for key in self.keys)
+
     def add(self, keys: Iterable[PartitionKey], log_dir: str) -> None:
         """They are gone from a log directory."""
         for key in sorted(keys):
@@ -77,14 +81,14 @@ class MissingPartitions:
             self._begun.intersection_update(keys)
 
     def begin_anew(self, key: PartitionKey) -> None:
-        """A missing one is about to be created: until it is open it is still missed, whatever the attempt leaves."""
+        """A missing one is about to be created: an attempt that fails may leave an empty log."""
         with self._lock:
             self._begun.add(key)
 
     def look_for(self, home: LogDirectory, key: PartitionKey) -> bool:
         """Note the partition, whose place is `home`, as missing if it has vanished; returns whether it is missing. Once
-        noted it is so until it is open, or its directory is back, other than by an attempt to begin it anew. The
-        checkpoints that are written next say it to the next start. For a thread. Raises KAFKA_STORAGE_ERROR.
+        noted it is so until it is open, or its directory is back: not an empty one, if it had records or was begun anew
+        in vain. For a thread. Raises KAFKA_STORAGE_ERROR.
         """
         with self._lock:
             is_new, is_missing, is_begun = key in self._new, key in self._missing, key in self._begun
@@ -92,9 +96,10 @@ class MissingPartitions:
             return False
         if not is_missing:
             if is_missing := home.has_vanished(key):
-                home.keep_for_missing(key)
                 self.add([key], home.path)
             return is_missing
         place = os.path.join(home.path, directory_name(*key))
         with storage_errors(home.path):
-            return not exists(self._files, place) or (is_begun and is_unused(self._files, place))
+            if not exists(self._files, place):
+                return True
+            return (is_begun or home.names(key)) and is_unused(self._files, place)

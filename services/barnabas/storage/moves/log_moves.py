@@ -16,13 +16,14 @@ from barnabas.kernel.cordoned import cordoned_directories
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.moving.future_directory import create_future, future_name, remove_future
 from barnabas.log.moving.future_log import remove_unclear_former, remove_unclear_home, retire
 from barnabas.metadata.validators import ConfigValue
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.found_on_disk import FoundFuture
-from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.moves.log_move import LogMove
 from barnabas.storage.moves.pace import Pace
 from barnabas.storage.replica.replica import Replica

@@ -20,6 +20,7 @@ from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import TOPIC_RESOURCE
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.producers.refused_sequences import RefusedSequences
 from barnabas.metadata.effective import effective_broker_setting
@@ -30,7 +31,7 @@ from barnabas.storage import limits
 from barnabas.storage.counts import NodeCounts
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.directory_work import DirectoryWork, Opened
-from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.moves.log_moves import LogMoves
 from barnabas.storage.replica.error_codes import NOT_LEADER

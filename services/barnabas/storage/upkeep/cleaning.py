@@ -15,6 +15,7 @@ from typing import NamedTuple
 from barnabas.kernel.clock import Clock, machine_seconds
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.cleaning import cleaner
 from barnabas.log.cleaning.cleanable import LogToClean, measure
 from barnabas.log.cleaning.cleaned_segment import CleanedCounts
@@ -22,7 +23,7 @@ from barnabas.log.cleaning.cleaner import CleaningAbortedError
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
-from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 

@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
+from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
 from barnabas.storage.directories.directory_lane import DirectoryLane
-from barnabas.storage.directories.log_directories import LogDirectories, PartitionKey
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.replica.replicas import Replicas
 
 PARTITIONS_AT_ONCE: Final = 64

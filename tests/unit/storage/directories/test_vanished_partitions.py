@@ -99,6 +99,9 @@ def test_what_vanishes_before_it_is_tried_again_is_lost(node: Node) -> None:
 def test_what_comes_again_is_lost_no_longer(node: Node) -> None:
     vanish_closed(node)
     check_lost(node)
+    node.files.makedirs(f"{PATHS[0]}/t-0")
+    check_lost(node)
+    node.files.remove_tree(f"{PATHS[0]}/t-0")
     node.files.rename(f"{PATHS[0]}.away", f"{PATHS[0]}/t-0")
     _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
     assert (log.log_start_offset, log.log_end_offset) == (3, 5)
@@ -137,15 +140,12 @@ def test_what_no_checkpoint_names_is_lost_as_well(young: Node) -> None:
         check_lost(young)
 
 
-@pytest.mark.parametrize("was_looked_for", [True, False])
-def test_a_clean_stop_does_not_vouch_for_what_no_checkpoint_named(young: Node, was_looked_for: bool) -> None:
-    """Or the next start would begin it anew, and the controller take it for in sync."""
-    if was_looked_for:
-        check_lost(young)
+def test_a_clean_stop_does_not_vouch_for_what_no_checkpoint_named(young: Node) -> None:
+    """The next start cannot know that it is missing."""
+    check_lost(young)
     young.directories.close({}, broker_epoch=7)
     young.open()
     assert young.directories.previous_broker_epoch is None
-    check_lost(young)
 
 
 def test_a_clean_stop_counts_once_what_was_missed_is_brought_back(node: Node) -> None:
@@ -172,10 +172,26 @@ def test_what_never_had_a_record_may_be_brought_back_as_well() -> None:
 def test_what_is_lost_is_not_new_when_its_topic_comes_again(node: Node) -> None:
     """A backup of the metadata did not know it."""
     vanish_closed(node)
-    check_lost(node)
     node.directories.set_aside("t", 0, FIRST, 5)
+    for home in PATHS:
+        with pytest.raises(LogLost):
+            node.begin(FIRST, home, is_new=True, may_begin_anew=False)
+        node.directories.release(*KEY)
+
+
+def test_nor_is_one_that_had_the_name_of_another_when_it_came(node: Node) -> None:
+    """The former one was deleted after that."""
+    node.directories.claim("t", 0, SECOND, is_new=True)
+    delete(node)
+    home, log = node.begin(SECOND, PATHS[0], is_new=False, may_begin_anew=False)
+    fill(log, 5)
+    node.directories.write_checkpoints(home, {KEY: 5})
+    vanish(node)
+    for _ in range(2):
+        node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, SECOND, 5)
     with pytest.raises(LogLost):
-        node.begin(FIRST, is_new=True, may_begin_anew=False)
+        node.begin(SECOND, PATHS[0], is_new=True, may_begin_anew=False)
 
 
 def test_nor_is_what_is_taken_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
