@@ -166,7 +166,7 @@ def test_a_node_without_a_partition_that_it_led_waits_for_a_choice_after_a_kill(
     wait_for(second, "pair", lambda part: part.isrs == [2])
     cluster.stop_service("broker-2", kill=True)
     shutil.rmtree(partition)
-    with starting(cluster, "broker-2", "so this node does not lead it"):
+    with starting(cluster, "broker-2", "this node has no replica of it for now"):
         cluster.start_service("broker-1")
     wait_for(cluster, "pair", lambda part: part.leader == -1)
     cluster.kill_and_wait("broker-2")
