@@ -108,9 +108,8 @@ class Strays:
         name = directory_name(facts.topic, stray.partition)
         try:
             delete_stray(directory, stray, facts)
-            if (
-                self._held.get(stray) is held
-            ):  # else another copy was set aside in another directory meanwhile
+            # Meanwhile another directory's thread may have set another copy aside.
+            if self._held.get(stray) is held:
                 del self._held[stray]
             log.info("deleted a stray partition", partition=name)
         except KafkaError as error:

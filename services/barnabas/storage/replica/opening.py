@@ -39,11 +39,11 @@ def open_all(directories: LogDirectories, node_id: int, path: str, batch: Iterab
 
 def _open(directories: LogDirectories, node_id: int, path: str, replica: Replica) -> Opened:
     topic_id = uuid.UUID(bytes=replica.topic_id)
-    may_begin_anew = _may_begin_anew(replica.record, node_id)
+    record: PartitionRecord = replica.record  # the event loop may put another one in its place meanwhile
+    may_begin_anew = _may_begin_anew(record, node_id)
     home = directories.find_home(path, replica.topic, replica.index, topic_id, may_begin_anew=may_begin_anew)
     if home != path:
         return Opened(replica, moved_to=home)
-    record: PartitionRecord = replica.record
     found, high_watermark = directories.open_partition(
         path,
         replica.topic,
@@ -63,7 +63,6 @@ def _may_begin_anew(record: PartitionRecord, node_id: int) -> bool:
     """
     if len(record.replicas) == 1:  # there are none before the metadata are known
         return True  # nobody else has anything to drop
-    in_line = {record.leader, *record.isr, *record.eligible_leader_replicas}
-    return (
-        record.leader != NO_LEADER and node_id not in in_line
-    )  # without a leader, who led last is in line as well
+    if record.leader == NO_LEADER:
+        return False  # who led last is in line as well
+    return node_id not in {record.leader, *record.isr, *record.eligible_leader_replicas}
