@@ -381,7 +381,7 @@ PLANTED: Final[dict[str, Plant]] = {
         ),
     ),
     "acknowledge-what-others-decided": Plant(
-        Replica, "_fail_appends", _still_wait, 55, 3, finds="was acknowledged to"
+        Replica, "_fail_appends", _still_wait, 34, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
     "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 8, 3),

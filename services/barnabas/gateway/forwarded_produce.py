@@ -55,7 +55,7 @@ class ForwardedProduces:
             return None
         unsettled, held = client.unsettled, client.held
         unsettled.settle_all()
-        if client.gaps or held.refusals or client.resends or self._parts.leads_no_more.is_set():
+        if client.gaps or held.refusals or client.resends or self._parts.sending_away.has_begun:
             return None
         image = self._parts.metadata.image
         head = _head_of(plain)

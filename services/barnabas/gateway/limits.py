@@ -110,11 +110,15 @@ PORTS_APART_SECONDS: Final = 0.2
 its first pause before it does (reconnect.backoff.ms: 100 ms with librdkafka)."""
 
 PORTS_SECONDS_MAX: Final = 1.0
-"""How long it may take until all but the last port are closed, however many nodes there are."""
+"""How long it may take to close all ports one after the other, however many nodes there are."""
 
-SENDING_AWAY_SECONDS: Final = 0.2
-"""How long a broker that stops tells producers who leads what it led, before it closes their connections: most of them
-send their next request within it."""
+SENDING_AWAY_SECONDS: Final = 0.3
+"""How long a gateway that stops tells producers to ask where to go, before it ends connections: most of them send their
+next request within it, and have their answer."""
+
+TELLING_SECONDS: Final = 0.05
+"""How long it tells each of them: until what its client has sent already is refused as well, and less than until it is
+sent again (retry.backoff.ms: 100 ms with most)."""
 
 LEAVING_SECONDS_MAX: Final = 0.5
 """How long a gateway that stops waits until the metadata show it no more; a few hundredths of a second, as a rule."""

@@ -11,6 +11,7 @@ from barnabas.gateway.clients.budget import ByteBudget, RefusalPace
 from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.lately_fenced import LatelyFenced
 from barnabas.gateway.clients.own_gateways import OwnGateways
+from barnabas.gateway.clients.sending_away import SendingAway
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
@@ -45,8 +46,7 @@ class GatewayParts:
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that gathers much from other services."""
-    leads_no_more: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once others lead what the broker led that this gateway is in: its producers are told so."""
+    sending_away: SendingAway = field(default_factory=SendingAway)
 
     @property
     def gateway_id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.budget import ByteBudget, node_share_bytes
@@ -74,6 +74,7 @@ async def _serve(
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
+    context.health.add_condition("shown to clients", _until_shown(metadata, registration))
     context.health.add_condition("listening", lambda: sockets.is_serving)
     try:
         await sockets.open(metadata.image)
@@ -86,11 +87,11 @@ async def _serve(
             await context.stopping.wait()
             if local is not None:
                 await local.hand_over()
-                await _send_producers_away(parts, sockets)
             else:
-                await _send_clients_elsewhere(config.gateway_id, metadata)
+                await _leave_metadata(config.gateway_id, metadata)
             for task in at_the_door:
                 task.cancel()
+            await sockets.send_away()
             await sockets.close()
             following.cancel()  # not before: what is under way may wait for the metadata
     finally:
@@ -114,18 +115,22 @@ def _registration(
     )
 
 
-async def _send_producers_away(parts: GatewayParts, sockets: Sockets) -> None:
-    """Tell producers who leads what this broker led, while they still have their connections.
-
-    Who is told goes there, as soon as its library tries again; who only loses its connection first asks for the cluster
-    anew, and may have no other one to ask on.
+def _until_shown(metadata: MetadataSubscription, registration: GatewayRecord) -> Callable[[], bool]:
+    """Whether the metadata have shown this gateway, so that others can send their clients to it. Before that it is not
+    ready: a rolling restart would stop the next one, whose clients have nowhere to go then.
     """
-    if sockets.has_connections and len(parts.metadata.image.gateways) > 1:
-        parts.leads_no_more.set()
-        await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
+    shown = asyncio.Event()
+
+    def on_metadata(_: MetadataImage, image: MetadataImage) -> None:
+        known = image.gateways.get(registration.gateway_id)
+        if known is not None and known.incarnation_id == registration.incarnation_id:
+            shown.set()
+
+    metadata.on_change(on_metadata)
+    return shown.is_set
 
 
-async def _send_clients_elsewhere(gateway_id: str, metadata: MetadataSubscription) -> None:
+async def _leave_metadata(gateway_id: str, metadata: MetadataSubscription) -> None:
     """Have clients be told of the other gateways, by this one too, before they lose their connections: who is told of
     this one still comes back here, and is refused until somebody notices that it is gone.
     """

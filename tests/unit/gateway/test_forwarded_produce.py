@@ -156,9 +156,9 @@ async def test_a_failure_is_answered_as_the_general_way_would(
     assert gateway.client.held.refusals == general.client.held.refusals
 
 
-async def test_where_the_broker_leads_no_more_it_is_left_alone() -> None:
+async def test_while_producers_are_sent_away_it_is_left_alone() -> None:
     gateway = Node1(taken())
-    gateway.parts.leads_no_more.set()
+    gateway.parts.sending_away.begin()
     assert gateway.forward(produce_frame()) is None
     assert gateway.appends.requests == []
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+import itertools
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -26,9 +27,9 @@ from barnabas.messages.controller_pb2 import (
     WatchRequest,
 )
 from barnabas.messages.metadata_pb2 import ClusterRecord, GatewayRecord, MetadataRecord
-from barnabas.metadata.image import gateway_key
+from barnabas.metadata.image import MetadataImage, gateway_key
+from barnabas.metadata.subscription import MetadataSubscription
 from barnabas.rpc.network import GrpcNetwork
-from jumping_time import jumping_time
 
 CLUSTER = MetadataRecord(key="cluster", cluster=ClusterRecord(cluster_id="c" * 22))
 
@@ -160,20 +161,17 @@ async def test_a_gateway_that_nobody_hears_of_waits_for_a_moment_only(
     assert controller.goodbyes > 3
 
 
-@pytest.mark.parametrize(
-    ("gateways", "has_connections", "is_told"), [(2, True, True), (1, True, False), (2, False, False)]
-)
-async def test_a_broker_that_stops_tells_producers_who_leads_if_they_can_go_elsewhere(
-    gateways: int, has_connections: bool, is_told: bool
-) -> None:
-    parts = SimpleNamespace(
-        metadata=SimpleNamespace(image=SimpleNamespace(gateways=range(gateways))),
-        leads_no_more=asyncio.Event(),
-    )
-    sockets = SimpleNamespace(has_connections=has_connections)
-    with jumping_time():
-        began = asyncio.get_running_loop().time()
-        await service._send_producers_away(cast(GatewayParts, parts), cast(Sockets, sockets))
-        waited = asyncio.get_running_loop().time() - began
-    assert parts.leads_no_more.is_set() == is_told
-    assert waited == pytest.approx(limits.SENDING_AWAY_SECONDS if is_told else 0.0)
+@pytest.mark.parametrize("incarnation_id", ["its own", "another's"])
+async def test_it_is_ready_once_others_can_send_their_clients_to_it(incarnation_id: str) -> None:
+    """And stays so: while no controller answers, or it is forgotten for a moment, it serves on."""
+    registration = GatewayRecord(gateway_id="gateway-1", incarnation_id="its own")
+    callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
+    metadata = SimpleNamespace(on_change=callbacks.append)
+    is_shown = service._until_shown(cast(MetadataSubscription, metadata), registration)
+    known = GatewayRecord(gateway_id="gateway-1", incarnation_id=incarnation_id)
+    image = MetadataImage().apply([MetadataRecord(key=gateway_key("gateway-1"), gateway=known)], 1)
+    seen = []
+    for old, new in itertools.pairwise([MetadataImage(), MetadataImage(), image, MetadataImage()]):
+        callbacks[0](old, new)
+        seen.append(is_shown())
+    assert seen == [False, *[incarnation_id == "its own"] * 2]

@@ -31,6 +31,14 @@ class Listener:
     advertised_port: int
     port_per_node: bool
 
+    def is_at(self, told: Endpoint, local_host: str, position: int) -> bool:
+        """Whether a client that is sent to `told` comes to the port of this position.
+
+        `local_host` is the local address of the client's socket.
+        """
+        port = self.advertised_port + (position if self.port_per_node else 0)
+        return (told.host, told.port) == (self.advertised_host or local_host, port)
+
     def record(self) -> AdvertisedListener:
         """The listener as other gateways are to know it."""
         return AdvertisedListener(

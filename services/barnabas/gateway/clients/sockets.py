@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import AnswerAtOnce, Connection, Forward
 from barnabas.gateway.clients.connection_metrics import ConnectionMetrics
-from barnabas.gateway.clients.listeners import Listener
+from barnabas.gateway.clients.listeners import Listener, visible_brokers
 from barnabas.gateway.dispatch import Dispatcher
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.forwarded_produce import ForwardedProduces
@@ -88,11 +88,6 @@ class Sockets:
     def is_serving(self) -> bool:
         """Whether clients are let in at every port."""
         return bool(self._servers) and all(server.is_serving() for server in self._servers.values())
-
-    @property
-    def has_connections(self) -> bool:
-        """Whether any client is connected."""
-        return bool(self._connections)
 
     async def open(self, image: MetadataImage) -> None:
         """Open the ports that `image` asks for and that are not open yet. Raises StartError for a taken port.
@@ -252,6 +247,36 @@ class Sockets:
                 if connection.is_idle and loop.time() - connection.last_activity > idle_seconds:
                     connection.close()
 
+    async def send_away(self) -> None:
+        """Have clients come again at other gateways, where there are any, before this one closes.
+
+        Their connections to one port after the other are ended, so that few have lost all of them at once: librdkafka
+        then forgets what it knows and begins anew, for up to two seconds. Before that producers are told to ask where
+        to go. Who has not asked until its connection ends comes back here first, and learns it then, where clients are
+        told of another place than this port; where they are not, somebody else serves its address.
+        """
+        parts, positions = self._parts, sorted(set(self._connections.values()))
+        if not positions or not parts.metadata.image.gateways.keys() - {parts.config.gateway_id}:
+            return
+        for (name, position), server in self._servers.items():
+            if self._is_told_of(name, position):
+                server.close()
+        parts.sending_away.begin()
+        await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
+        pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
+        for position in positions:
+            for connection in [each for each, at in self._connections.items() if at == position]:
+                connection.drain()
+            if position != positions[-1] or any(server.is_serving() for server in self._servers.values()):
+                await asyncio.sleep(pause_seconds)
+
+    def _is_told_of(self, name: str, position: int) -> bool:
+        """Whether clients are sent to this port, or to one of its address that somebody else serves."""
+        parts, listener = self._parts, next(each for each in self._listeners if each.name == name)
+        image = parts.metadata.image
+        brokers = visible_brokers(image, listener, "", image.nodes.keys(), parts.own_gateways.of)
+        return any(listener.is_at(told, "", position) for told in brokers.values())
+
     async def close(self) -> None:
         """Stop listening, and close every connection once what is under way on it is answered.
 
@@ -261,27 +286,15 @@ class Sockets:
             self._refusing.cancel()  # who comes to a kept port from now on is the next process's
         for server in self._servers.values():
             server.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
-                await self._drain_port_by_port()
-        for connection in list(self._connections):
-            connection.cut_off()
-
-    async def _drain_port_by_port(self) -> None:
-        """Close the connections of one port after the other, so that clients can come again at another gateway before
-        they have lost all: librdkafka then forgets what it knows and begins anew, for up to two seconds.
-        """
-        *others, _ = sorted(set(self._connections.values())) or [0]
-        other_gateways = self._parts.metadata.image.gateways.keys() - {self._parts.config.gateway_id}
-        for position in others if other_gateways else ():
-            for connection in [each for each, at in self._connections.items() if at == position]:
-                connection.drain()
-            await asyncio.sleep(min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(others)))
         self._all_lost.clear()
         for connection in list(self._connections):
             connection.drain()
         if self._connections:
-            await self._all_lost.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limits.STOP_ANSWERS_SECONDS_MAX):
+                    await self._all_lost.wait()
+        for connection in list(self._connections):
+            connection.cut_off()
 
 
 def positions_left_alone(image: MetadataImage) -> set[int]:

@@ -94,6 +94,12 @@ class _Produce:
         """What is handed over behind a batch that was refused long before."""
         self._refused_behind: set[Place] = set()
         """What of it its leader refused for that."""
+        # Not under acks=0: nobody would be told, and what is refused is lost.
+        self._is_told_to_ask = bool(request.body.acks) and request.parts.sending_away.is_told(
+            request.client.connection_id
+        )
+        self._are_here: dict[int, bool] = {}
+        """Of leaders, whether the client reaches them at the port that it has come to."""
         self._waited_seconds = 0.0
         """For what came before it to be sent on."""
 
@@ -207,10 +213,13 @@ class _Produce:
     def _unless_sent_away(
         self, image: MetadataImage, found: PartitionRecord | ErrorCode
     ) -> PartitionRecord | ErrorCode:
-        """Nobody, where the client is to go to the leader itself: this broker led until now, and is about to stop."""
-        if isinstance(found, ErrorCode) or not self._request.parts.leads_no_more.is_set():
+        """Nobody, where the client is to go elsewhere for the leader, as this gateway is about to stop."""
+        request = self._request
+        if isinstance(found, ErrorCode) or not self._is_told_to_ask:
             return found
-        return found if self._request.addressed_node(image) in (None, found.leader) else NOBODY_LEADS
+        if found.leader not in self._are_here:
+            self._are_here[found.leader] = request.is_here(image, found.leader)
+        return found if self._are_here[found.leader] else NOBODY_LEADS
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""

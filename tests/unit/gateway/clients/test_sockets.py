@@ -7,7 +7,6 @@ import gc
 import socket
 import struct
 import weakref
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
-from barnabas.messages.metadata_pb2 import GatewayRecord, MetadataRecord
+from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
 from barnabas.metadata.image import MetadataImage, gateway_key
 from barnabas.testing.ports import free_ports
 from barnabas.wire.fetch import API_KEY as FETCH
@@ -58,74 +57,156 @@ async def test_a_port_that_is_taken_is_found_out_before_there_are_metadata() -> 
     server.close()
 
 
-def gateway_records(*names: str) -> list[MetadataRecord]:
-    """`gateway-1` is the gateway itself."""
-    return [MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name)) for name in names]
+def gateway_records(**hosts: str) -> list[MetadataRecord]:
+    """Gateways and where they are; the gateway itself is `gateway_1`, at the address that the listener tells."""
+    records = []
+    for name, host in hosts.items():
+        listener = AdvertisedListener(name=LISTENER.name, host=host, port=9092, port_per_node=True)
+        gateway = GatewayRecord(gateway_id=name.replace("_", "-"), listeners=[listener])
+        records.append(MetadataRecord(key=gateway_key(gateway.gateway_id), gateway=gateway))
+    return records
 
 
-@pytest.mark.parametrize("names", [("gateway-1", "gateway-2"), ("gateway-2",)])
+HERE, ELSEWHERE = LISTENER.advertised_host, "elsewhere.test"
+
+
+class Ports:
+    """A gateway that listens for three nodes, and a client at each of its ports, while time goes step by step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **hosts: str) -> None:
+        self.steps: asyncio.Queue[float] = asyncio.Queue()
+        self.may_go_on: asyncio.Queue[None] = asyncio.Queue()
+        self._sleep = asyncio.sleep
+        monkeypatch.setattr(asyncio, "sleep", self._stepwise)
+        monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 7200)
+        self._port = free_ports(3)
+        self.gateway = Gateway([*small_cluster(), *gateway_records(**hosts)])
+        listener = replace(LISTENER, port=self._port)
+        self.sockets = Sockets(self.gateway.parts, (listener,), Faults(), CollectorRegistry())
+        self.clients: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def _stepwise(self, seconds: float) -> None:
+        if seconds:
+            self.steps.put_nowait(seconds)
+            await self.may_go_on.get()
+        else:
+            await self._sleep(0)
+
+    async def open(self) -> None:
+        await self.sockets.open(MetadataImage().apply([node_record(node) for node in (1, 2, 3)], 1))
+        self.clients = [await self.connect(position) for position in range(3)]
+        while len(self.sockets._connections) < 3:
+            await asyncio.sleep(0)
+
+    async def connect(self, position: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._port + position)
+
+    async def send_away(self) -> list[float]:
+        """What is waited for. Who is not sent away yet is served as ever; who is hears an end of file."""
+        waited = []
+        going = asyncio.ensure_future(self.sockets.send_away())
+        for gone in range(4):
+            step = asyncio.ensure_future(self.steps.get())
+            await asyncio.wait((going, step), return_when=asyncio.FIRST_COMPLETED)
+            for reader, _ in self.clients[:gone]:
+                assert await reader.read() == b""
+            for client in self.clients[gone:]:
+                await is_served(*client)
+            if going.done():
+                step.cancel()
+                break
+            waited.append(await step)
+            self.may_go_on.put_nowait(None)
+        await going
+        return waited
+
+    async def close(self) -> None:
+        closing = asyncio.ensure_future(self.sockets.close())
+        for reader, writer in self.clients:
+            assert await reader.read() == b""
+            writer.close()
+        await closing
+
+
+async def is_served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    frame = request_frame(API_VERSIONS_KEY, 0, {})
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    (length,) = struct.unpack(">i", await reader.readexactly(4))
+    await reader.readexactly(length)
+
+
+@pytest.mark.parametrize("names", [{"gateway_2": ELSEWHERE}, {"gateway_1": HERE, "gateway_2": HERE}])
 async def test_ports_are_closed_one_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, str]
 ) -> None:
     """So a client that has a connection to each never has none, for it can come again at another gateway."""
-    monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
-    monkeypatch.setattr("barnabas.gateway.limits.STOP_ANSWERS_SECONDS_MAX", 7200)
-    steps: asyncio.Queue[float] = asyncio.Queue()
-    may_go_on: asyncio.Queue[None] = asyncio.Queue()
-    sleep = asyncio.sleep
+    ports = Ports(monkeypatch, **names)
+    await ports.open()
+    assert not ports.gateway.parts.sending_away.has_begun
+    between = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / 3)
+    is_elsewhere = "gateway_1" not in names
+    waits = [limits.SENDING_AWAY_SECONDS, between, between, between]
+    assert await ports.send_away() == (waits if is_elsewhere else waits[:3])
+    assert ports.gateway.parts.sending_away.has_begun
+    await ports.close()
 
-    async def stepwise(seconds: float) -> None:
-        if seconds:
-            steps.put_nowait(seconds)
-            await may_go_on.get()
-        else:
-            await sleep(0)
 
-    monkeypatch.setattr(asyncio, "sleep", stepwise)
-    port, count, frame = free_ports(3), 3, request_frame(API_VERSIONS_KEY, 0, {})
-    image = MetadataImage().apply([node_record(node) for node in (1, 2, 3)], 1)
-    parts = Gateway([*small_cluster(), *gateway_records(*names)]).parts
-    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
-    await sockets.open(image)
-    clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(count)]
-    while len(sockets._connections) < count:
-        await asyncio.sleep(0)
-    closing = asyncio.create_task(sockets.close())
-    for position, (reader, writer) in enumerate(clients):
-        if position < count - 1:
-            assert await steps.get() == limits.PORTS_SECONDS_MAX / 2
-        assert await reader.read() == b""
-        for other, later in clients[position + 1 :]:
-            later.write(struct.pack(">i", len(frame)) + frame)
-            (length,) = struct.unpack(">i", await other.readexactly(4))
-            await other.readexactly(length)  # it is served as ever
+async def test_who_comes_back_learns_where_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
+    await ports.open()
+    await ports.send_away()
+    for _, writer in ports.clients:
         writer.close()
-        may_go_on.put_nowait(None)
-    await closing
+    ports.clients = [await ports.connect(position) for position in range(3)]
+    for client in ports.clients:
+        await is_served(*client)
+    await ports.close()
+    with pytest.raises(ConnectionRefusedError):
+        await ports.connect(0)
 
 
-@pytest.mark.parametrize("names", [("gateway-1",), ()])
-async def test_ports_are_closed_together_where_clients_have_nowhere_else_to_go(
-    monkeypatch: pytest.MonkeyPatch, names: Sequence[str]
+async def test_where_others_serve_the_same_address_nobody_else_is_let_in(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("barnabas.gateway.limits.PORTS_APART_SECONDS", 3600)
-    monkeypatch.setattr("barnabas.gateway.limits.PORTS_SECONDS_MAX", 3600)
-    monkeypatch.setattr("barnabas.gateway.limits.STOP_ANSWERS_SECONDS_MAX", 7200)
-    port = free_ports(2)
-    image = MetadataImage().apply([node_record(node) for node in (1, 2)], 1)
-    parts = Gateway([*small_cluster(), *gateway_records(*names)]).parts
-    sockets = Sockets(parts, (replace(LISTENER, port=port),), Faults(), CollectorRegistry())
-    await sockets.open(image)
-    clients = [await asyncio.open_connection("127.0.0.1", port + position) for position in range(2)]
-    while len(sockets._connections) < 2:
-        await asyncio.sleep(0)
-    closing = asyncio.create_task(sockets.close())
-    async with asyncio.timeout(20):
-        for reader, _ in clients:
-            assert await reader.read() == b""
-    for _, writer in clients:
-        writer.close()
-    await closing
+    """Behind a load balancer, or where gateways share their ports, who comes again is for one of them."""
+    ports = Ports(monkeypatch, gateway_1=HERE, gateway_2=HERE)
+    await ports.open()
+    going = asyncio.ensure_future(ports.sockets.send_away())
+    assert await ports.steps.get() == limits.SENDING_AWAY_SECONDS
+    assert not ports.sockets.is_serving
+    with pytest.raises(ConnectionRefusedError):
+        await ports.connect(0)
+    for _ in range(3):
+        ports.may_go_on.put_nowait(None)
+    await going
+    await ports.close()
+
+
+async def test_ports_are_apart_for_a_moment_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are."""
+    monkeypatch.setattr(limits, "PORTS_APART_SECONDS", 3600)
+    ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
+    await ports.open()
+    assert await ports.send_away() == [limits.SENDING_AWAY_SECONDS, *[limits.PORTS_SECONDS_MAX / 3] * 3]
+    await ports.close()
+
+
+@pytest.mark.parametrize("names", [{"gateway_1": HERE}, {}])
+async def test_nobody_is_sent_away_where_there_is_nowhere_else_to_go(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, str]
+) -> None:
+    ports = Ports(monkeypatch, **names)
+    await ports.open()
+    assert await ports.send_away() == []
+    assert not ports.gateway.parts.sending_away.has_begun
+    assert ports.sockets.is_serving
+    await ports.close()
+
+
+async def test_where_nobody_is_connected_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
+    assert await ports.send_away() == []
+    await ports.sockets.close()
 
 
 async def test_a_client_that_reads_nothing_cannot_keep_a_connection_that_is_closed(

@@ -18,17 +18,21 @@ from gateway_harness import (
     topic_records,
 )
 
+from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.listeners import Listener
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
+from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
 from barnabas.messages.storage_pb2 import (
     AppendResult,
     PartitionAppendResult,
     PartitionFetchResult,
 )
+from barnabas.metadata.image import gateway_key
 from barnabas.records.record import encode_batch
+from jumping_time import jumping_time
 
 PRODUCE, FETCH = 0, 1
 UNKNOWN_ID = uuid.UUID(int=9).bytes
@@ -194,7 +198,7 @@ async def test_a_broker_that_has_handed_over_sends_producers_to_who_leads(
     gateway = Gateway(listener=listener)
     for node in (1, 2):
         gateway.node(node, FakeStream(append_all))
-    gateway.parts.leads_no_more.set()
+    gateway.parts.sending_away.begin()
     answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [partition]}))
     told = answer.responses[0].partition_responses[0]
     if not is_sent_away:
@@ -202,6 +206,31 @@ async def test_a_broker_that_has_handed_over_sends_producers_to_who_leads(
         return
     assert (told.error_code, told.current_leader.leader_id) == (ErrorCode.not_leader_or_follower, 2)
     assert [(node.node_id, node.port) for node in answer.node_endpoints] == [(2, 9093)]
+
+
+@pytest.mark.parametrize(("host", "is_sent_away"), [("elsewhere.test", True), ("broker.test", False)])
+async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reached_from_now_on(
+    host: str, is_sent_away: bool
+) -> None:
+    """Where gateways share an address, whom this one refuses would come again to the same place."""
+    listeners = [AdvertisedListener(name="PLAINTEXT", host=host, port=9092, port_per_node=True)]
+    other = GatewayRecord(gateway_id="gateway-2", listeners=listeners)
+    gateway = Gateway([*small_cluster(), MetadataRecord(key=gateway_key("gateway-2"), gateway=other)])
+    stream = FakeStream(append_all)
+    gateway.node(1, stream)
+    gateway.parts.sending_away.begin()
+    with jumping_time():
+        first = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
+        unheard = request_frame(PRODUCE, 10, produce_body({"orders": [0]}, acks=0))
+        assert await gateway.dispatcher.serve(unheard, gateway.client) is None
+        await asyncio.sleep(limits.TELLING_SECONDS)
+        later = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
+    told = first.responses[0].partition_responses[0]
+    if is_sent_away:
+        assert told.error_code is ErrorCode.not_leader_or_follower
+        assert [(node.node_id, node.host) for node in first.node_endpoints] == [(1, host)]
+    assert produced(later) == [[(0, 0, 70)]]
+    assert len(stream.requests) == (2 if is_sent_away else 3)
 
 
 async def test_who_leads_is_nobody() -> None:
