@@ -386,6 +386,19 @@ def test_one_that_cannot_use_its_log_is_not_waited_for_nor_proposed() -> None:
     assert leader.expand(2, high_watermark=8, eligible=EPOCHS) == Proposal(0, 2, ((1, 10), (2, 20)))
 
 
+def test_one_that_could_not_use_its_log_is_not_proposed_by_what_it_had_before() -> None:
+    """Its log may be lost, and begun anew by the same process."""
+    leader = leading((LEADER, 2))
+    fetch(leader, 2, 5, end=5)
+    offline = record((LEADER,), partition_epoch=1)
+    offline.offline_replicas.append(2)
+    leader.on_record(offline)
+    leader.on_record(record((LEADER,), partition_epoch=2))
+    assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is None
+    fetch(leader, 2, 5, end=5)
+    assert leader.expand(2, high_watermark=5, eligible=EPOCHS) == Proposal(0, 2, ((1, 10), (2, 20)))
+
+
 def test_replicas_that_are_being_added_need_not_be_in_sync() -> None:
     alone = PartitionRecord(leader=LEADER, replicas=[LEADER], isr=[LEADER])
     leader = LeaderState(LEADER, alone, log_end_offset=5, min_insync_replicas=2, now_ms=0.0)
