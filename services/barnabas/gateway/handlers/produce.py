@@ -369,6 +369,8 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
+        if self._is_told_to_ask:
+            return  # what it asks is to be read at once
         if self._is_behind_gap:
             # It was under way when the one before it was refused, and says nothing new of its client: counted, each
             # of five would have it wait longer, and the last be answered when there has long been a leader.
