@@ -113,8 +113,8 @@ PORTS_SECONDS_MAX: Final = 1.0
 """How long it may take to close all ports one after the other, however many nodes there are."""
 
 SENDING_AWAY_SECONDS: Final = 0.3
-"""How long a gateway that stops tells producers to ask where to go, before it ends connections: most of them send their
-next request within it, and have their answer."""
+"""How long a gateway that stops waits before it ends connections, from when it tells producers to ask where to go: most
+send their next request within it, and have gone or have their answer."""
 
 TELLING_SECONDS: Final = 0.05
 """How long it tells each of them: until what its client has sent already is refused as well, and less than until it is

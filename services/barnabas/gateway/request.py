@@ -125,11 +125,14 @@ class Request:
         node_id = self.addressed_node(image)
         return [] if node_id is None else [node_id]
 
-    def is_here(self, image: MetadataImage, node_id: int) -> bool:
-        """Whether the port that the client has come to is where it is told that this node is reached."""
-        client, shown = self.client, self.shown_leader(image, node_id)
-        told = self.brokers(image).get(shown)
-        return told is not None and client.listener.is_at(told, client.local_host, client.position)
+    def brokers_here(self, image: MetadataImage) -> Collection[int]:
+        """The ids of the brokers that the client is told to find at the port that it has come to."""
+        client = self.client
+        return [
+            broker_id
+            for broker_id, told in self.brokers(image).items()
+            if client.listener.is_at(told, client.local_host, client.position)
+        ]
 
     def shown_leader(self, image: MetadataImage, leader: int) -> int:
         """The broker id that this client is to see as leader where the leader is node `leader` (-1 stays -1)."""

@@ -74,7 +74,7 @@ async def _serve(
     # Whether a controller answers now does not count: the image serves on without, and a gateway that is not ready
     # loses its clients to nobody, since all gateways miss the controller together.
     context.health.add_condition("metadata received", lambda: metadata.image.revision > 0)
-    context.health.add_condition("shown to clients", _until_shown(metadata, registration))
+    context.health.add_condition("shown to clients", _has_been_shown(metadata, registration))
     context.health.add_condition("listening", lambda: sockets.is_serving)
     try:
         await sockets.open(metadata.image)
@@ -115,9 +115,9 @@ def _registration(
     )
 
 
-def _until_shown(metadata: MetadataSubscription, registration: GatewayRecord) -> Callable[[], bool]:
-    """Whether the metadata have shown this gateway, so that others can send their clients to it. Before that it is not
-    ready: a rolling restart would stop the next one, whose clients have nowhere to go then.
+def _has_been_shown(metadata: MetadataSubscription, registration: GatewayRecord) -> Callable[[], bool]:
+    """A condition: the metadata have shown this gateway, so that others can send their clients to it. Before that it is
+    not ready: a rolling restart would stop the next one, whose clients have nowhere to go then.
     """
     shown = asyncio.Event()
 

@@ -45,6 +45,8 @@ class FakeController:
         self.may_change = asyncio.Event()
         self.is_watched = False
         self.goodbyes = 0
+        self.shows = False
+        """Whether it knows who watches from the start."""
 
     async def ServiceHeartbeat(self, request: ServiceHeartbeatRequest) -> ServiceHeartbeatResponse:
         """The second goodbye is heard of."""
@@ -54,16 +56,17 @@ class FakeController:
             self.may_change.set()
         return ServiceHeartbeatResponse()
 
-    async def Watch(self, _: WatchRequest) -> AsyncGenerator[MetadataDelta]:
+    async def Watch(self, request: WatchRequest) -> AsyncGenerator[MetadataDelta]:
         self.is_watched = True
-        yield MetadataDelta(revision=1, snapshot=True, records=self.snapshot)
+        own = [MetadataRecord(key=gateway_key("gateway-1"), gateway=request.gateway)] if self.shows else []
+        yield MetadataDelta(revision=1, snapshot=True, records=[*self.snapshot, *own])
         await self.may_change.wait()
         yield MetadataDelta(revision=2, records=self.change)
         await asyncio.Event().wait()
 
 
-async def serve_for_a_moment(controller: FakeController, path: Path) -> None:
-    """A gateway, from its start to its stop as soon as it has metadata."""
+async def serve_for_a_moment(controller: FakeController, path: Path) -> Sequence[str]:
+    """A gateway, from its start to its stop as soon as it has metadata; returns what it lacks then to be ready."""
     server = GrpcNetwork().listen(f"unix:{path}/c")
     await server.serve_controller(cast(ControllerService, controller))  # it answers Watch alone
     config = GatewayConfig(controllers=(f"unix:{path}/c",), listeners=("PLAINTEXT://127.0.0.1:0",))
@@ -74,8 +77,10 @@ async def serve_for_a_moment(controller: FakeController, path: Path) -> None:
             while not controller.is_watched or "metadata received" in context.health.unmet():
                 assert not running.done()
                 await asyncio.sleep(0)
+            unmet = context.health.unmet()
             context.stopping.set()
             await running
+            return unmet
     finally:
         await server.stop(0)
 
@@ -127,6 +132,28 @@ async def test_what_clients_are_told_of_brokers_follows_the_metadata(
     assert known[0] == (gateway, [1])
 
 
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_it_is_ready_when_it_is_shown_and_closes_when_clients_were_sent_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
+) -> None:
+    controller = FakeController(gateway_records("gateway-2"), [MetadataRecord(key=gateway_key("gateway-1"))])
+    controller.shows = is_shown
+    close, steps = Sockets.close, list[tuple[str, list[str]]]()
+
+    async def send_away(sockets: Sockets) -> None:
+        steps.append(("send away", list(sockets._parts.metadata.image.gateways)))
+
+    async def close_and_note(sockets: Sockets) -> None:
+        steps.append(("close", []))
+        await close(sockets)
+
+    monkeypatch.setattr(Sockets, "send_away", send_away)
+    monkeypatch.setattr(Sockets, "close", close_and_note)
+    unmet = await serve_for_a_moment(controller, tmp_path)
+    assert ("shown to clients" in unmet) == (not is_shown)
+    assert steps[:2] == [("send away", ["gateway-2"]), ("close", [])]
+
+
 def gateway_records(*names: str) -> list[MetadataRecord]:
     return [MetadataRecord(key=gateway_key(name), gateway=GatewayRecord(gateway_id=name)) for name in names]
 
@@ -167,7 +194,7 @@ async def test_it_is_ready_once_others_can_send_their_clients_to_it(incarnation_
     registration = GatewayRecord(gateway_id="gateway-1", incarnation_id="its own")
     callbacks: list[Callable[[MetadataImage, MetadataImage], None]] = []
     metadata = SimpleNamespace(on_change=callbacks.append)
-    is_shown = service._until_shown(cast(MetadataSubscription, metadata), registration)
+    is_shown = service._has_been_shown(cast(MetadataSubscription, metadata), registration)
     known = GatewayRecord(gateway_id="gateway-1", incarnation_id=incarnation_id)
     image = MetadataImage().apply([MetadataRecord(key=gateway_key("gateway-1"), gateway=known)], 1)
     seen = []

@@ -1,4 +1,4 @@
-"""Which requests are refused only so that their client asks where to go, while a gateway is about to stop.
+"""Whom a gateway that is about to stop tells to ask where to go, by refusing what they send for a moment.
 
 Who loses a connection without that comes back to where it was, or finds nobody there; and librdkafka tries the place
 that it is told next only after a pause, as it has just tried another. Who is told first goes there at once.
@@ -12,7 +12,7 @@ from barnabas.gateway import limits
 
 
 class SendingAway:
-    """Owner of whom the gateway has told already."""
+    """Owner of whom the gateway has told, and since when."""
 
     def __init__(self) -> None:
         self.has_begun = False

@@ -28,6 +28,7 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.service import StartError
 from barnabas.kernel.tracing import is_tracing
 from barnabas.links.local_storage import LocalStorage
+from barnabas.messages.metadata_pb2 import GatewayRecord
 from barnabas.metadata.effective import dynamic_broker_value
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
@@ -250,32 +251,58 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        Their connections to one port after the other are ended, so that few have lost all of them at once: librdkafka
-        then forgets what it knows and begins anew, for up to two seconds. Before that producers are told to ask where
-        to go. Who has not asked until its connection ends comes back here first, and learns it then, where clients are
-        told of another place than this port; where they are not, somebody else serves its address.
+        First producers are told to ask where to go. Then the connections to one port after the other are ended, so that
+        few clients have lost all of them at once: librdkafka forgets what it knows then, and begins anew, for up to two
+        seconds. Who did not ask, and comes back to a port that clients are told of no more, is served and learns where
+        to go.
         """
         parts, positions = self._parts, sorted(set(self._connections.values()))
-        if not positions or not parts.metadata.image.gateways.keys() - {parts.config.gateway_id}:
+        if not positions or not self._other_gateways():
             return
-        for (name, position), server in self._servers.items():
-            if self._is_told_of(name, position):
-                server.close()
+        shown = self._shown_ports()
+        for port, server in self._servers.items():
+            if port in shown and self._is_shared(port[0]):
+                server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
+            for port, server in self._servers.items():
+                if port in shown and port[1] == position:
+                    server.close()
             for connection in [each for each, at in self._connections.items() if at == position]:
                 connection.drain()
-            if position != positions[-1] or any(server.is_serving() for server in self._servers.values()):
+            if position != positions[-1]:
                 await asyncio.sleep(pause_seconds)
+        if any(server.is_serving() for server in self._servers.values()):
+            await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _is_told_of(self, name: str, position: int) -> bool:
-        """Whether clients are sent to this port, or to one of its address that somebody else serves."""
-        parts, listener = self._parts, next(each for each in self._listeners if each.name == name)
-        image = parts.metadata.image
-        brokers = visible_brokers(image, listener, "", image.nodes.keys(), parts.own_gateways.of)
-        return any(listener.is_at(told, "", position) for told in brokers.values())
+    def _other_gateways(self) -> list[GatewayRecord]:
+        gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id
+        return [gateway for gateway_id, gateway in gateways.items() if gateway_id != own_id]
+
+    def _shown_ports(self) -> set[tuple[str, int]]:
+        """Those, by listener and position, at whose address clients are told of a broker still."""
+        image, own_gateway_of = self._parts.metadata.image, self._parts.own_gateways.of
+        shown = set()
+        for listener in self._listeners:
+            brokers = visible_brokers(image, listener, "", image.nodes.keys(), own_gateway_of).values()
+            shown |= {
+                (name, position)
+                for name, position in self._servers
+                if name == listener.name and any(listener.is_at(told, "", position) for told in brokers)
+            }
+        return shown
+
+    def _is_shared(self, name: str) -> bool:
+        """Whether other gateways serve the listener at the same address, each all of its ports."""
+        own = next(each for each in self._listeners if each.name == name).record()
+        return any(
+            (record.name, record.host, record.port) == (own.name, own.host, own.port) and own.host
+            for gateway in self._other_gateways()
+            if not gateway.HasField("node_id")
+            for record in gateway.listeners
+        )
 
     async def close(self) -> None:
         """Stop listening, and close every connection once what is under way on it is answered.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -33,7 +33,6 @@ from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches
-from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.messages.storage_pb2 import (
     AppendRequest,
     AppendResult,
@@ -98,8 +97,6 @@ class _Produce:
         self._is_told_to_ask = bool(request.body.acks) and request.parts.sending_away.is_told(
             request.client.connection_id
         )
-        self._are_here: dict[int, bool] = {}
-        """Of leaders, whether the client reaches them at the port that it has come to."""
         self._waited_seconds = 0.0
         """For what came before it to be sent on."""
 
@@ -167,6 +164,7 @@ class _Produce:
         Of a `resend` only what was refused is sent, and what finds no leader yet stays in it.
         """
         image = self._request.image  # of this moment: until its turn came the request may have waited
+        here = None if resend is not None else self._leaders_here(image)
         if resend is not None:
             resend.image = image
         requests: dict[int, AppendBatches] = {}
@@ -179,9 +177,9 @@ class _Produce:
                 if place in self._results or (resend is not None and place not in resend.refused):
                     continue  # it was refused, or is taken already
                 found = leader_of(image, self._request.version, name_or_id, data)
-                if resend is None:
-                    found = self._unless_sent_away(image, found)
-                elif found is NOBODY_LEADS:
+                if here is not None and not isinstance(found, ErrorCode) and found.leader not in here:
+                    found = NOBODY_LEADS
+                if resend is not None and found is NOBODY_LEADS:
                     continue
                 if isinstance(found, ErrorCode):
                     if found is NOBODY_LEADS:
@@ -210,16 +208,14 @@ class _Produce:
         ]
         return [send for send in sends if send is not None]
 
-    def _unless_sent_away(
-        self, image: MetadataImage, found: PartitionRecord | ErrorCode
-    ) -> PartitionRecord | ErrorCode:
-        """Nobody, where the client is to go elsewhere for the leader, as this gateway is about to stop."""
+    def _leaders_here(self, image: MetadataImage) -> Collection[int] | None:
+        """The nodes whose partitions the client may write to here; None for all. It is to go elsewhere for the others
+        while it is told to ask where, as this gateway is about to stop.
+        """
         request = self._request
-        if isinstance(found, ErrorCode) or not self._is_told_to_ask:
-            return found
-        if found.leader not in self._are_here:
-            self._are_here[found.leader] = request.is_here(image, found.leader)
-        return found if self._are_here[found.leader] else NOBODY_LEADS
+        if not self._is_told_to_ask or not request.client.listener.port_per_node:
+            return None  # where one broker stands for all, whoever comes again comes here, or to who shares its address
+        return request.brokers_here(image)
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""

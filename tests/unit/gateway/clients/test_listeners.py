@@ -168,3 +168,18 @@ def test_only_who_has_the_listener_at_an_address_stands_for_a_node() -> None:
 def test_a_fenced_node_that_is_forgotten_is_not_shown() -> None:
     known = image(node_record(1), node_record(2, fenced=True))
     assert set(visible_brokers(known, listener("x"), "10.9.9.9", fenced_but_shown=(2, 3))) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("at", "told", "is_there"),
+    [
+        (listener("a.test"), ("a.test", 9094), True),
+        (listener("a.test"), ("a.test", 9093), False),
+        (listener("a.test"), ("b.test", 9094), False),
+        (listener(), ("10.9.9.9", 9094), True),
+        (listener(), ("10.9.9.8", 9094), False),
+        (listener("a.test", port_per_node=False), ("a.test", 9092), True),
+    ],
+)
+def test_who_is_sent_to_a_place_comes_to_a_port(at: Listener, told: tuple[str, int], is_there: bool) -> None:
+    assert at.is_at(Endpoint(3, *told, None), "10.9.9.9", 2) == is_there

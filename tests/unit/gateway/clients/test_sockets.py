@@ -8,10 +8,10 @@ import socket
 import struct
 import weakref
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from gateway_harness import LISTENER, Gateway, node_record, request_frame, small_cluster
+from gateway_harness import LISTENER, FakeMetadata, Gateway, node_record, request_frame, small_cluster
 from prometheus_client import CollectorRegistry
 
 from barnabas.gateway import limits
@@ -143,7 +143,7 @@ async def test_ports_are_closed_one_after_the_other(
     ports = Ports(monkeypatch, **names)
     await ports.open()
     assert not ports.gateway.parts.sending_away.has_begun
-    between = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / 3)
+    between = limits.PORTS_APART_SECONDS
     is_elsewhere = "gateway_1" not in names
     waits = [limits.SENDING_AWAY_SECONDS, between, between, between]
     assert await ports.send_away() == (waits if is_elsewhere else waits[:3])
@@ -183,11 +183,40 @@ async def test_where_others_serve_the_same_address_nobody_else_is_let_in(
 
 
 async def test_ports_are_apart_for_a_moment_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are."""
+    """However many there are; and who was at the last one can come back as well."""
     monkeypatch.setattr(limits, "PORTS_APART_SECONDS", 3600)
     ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
     await ports.open()
-    assert await ports.send_away() == [limits.SENDING_AWAY_SECONDS, *[limits.PORTS_SECONDS_MAX / 3] * 3]
+    between = limits.PORTS_SECONDS_MAX / 3
+    assert await ports.send_away() == [limits.SENDING_AWAY_SECONDS, between, between, 3600]
+    await ports.close()
+
+
+async def test_a_broker_lets_clients_in_until_it_ends_their_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told of at its own address to the end: nobody else serves that, though all listeners look alike."""
+    ports = Ports(monkeypatch)
+    listener = AdvertisedListener(name=LISTENER.name, host=HERE, port=9092, port_per_node=True)
+    for node_id in (1, 2):
+        own = GatewayRecord(gateway_id=f"gateway-{node_id}", node_id=node_id, listeners=[listener])
+        metadata = cast(FakeMetadata, ports.gateway.parts.metadata)
+        metadata.apply(MetadataRecord(key=gateway_key(own.gateway_id), gateway=own))
+    await ports.open()
+    going = asyncio.ensure_future(ports.sockets.send_away())
+    assert await ports.steps.get() == limits.SENDING_AWAY_SECONDS
+    assert ports.sockets.is_serving
+    late = await ports.connect(0)
+    await is_served(*late)
+    ports.may_go_on.put_nowait(None)
+    assert await ports.steps.get() == limits.PORTS_APART_SECONDS
+    with pytest.raises(ConnectionRefusedError):
+        await ports.connect(0)
+    assert await late[0].read() == b""
+    late[1].close()
+    for _ in range(2):
+        ports.may_go_on.put_nowait(None)
+    await going
     await ports.close()
 
 
