@@ -34,9 +34,10 @@ from barnabas.metadata.subscription import MetadataSubscription, RegistrationRef
 from barnabas.metadata.subscription_metrics import SubscriptionCollector
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
+from barnabas.storage.directories.cluster_id import find_cluster_id
 from barnabas.storage.directories.directory_lane import DirectoryLane, open_lanes
 from barnabas.storage.directories.disk_metrics import DiskCollector, DiskUsage
-from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
+from barnabas.storage.directories.log_directories import LogDirectories
 from barnabas.storage.fetching.delayed_fetch import FetchPurgatory
 from barnabas.storage.fetching.reading import FetchReader
 from barnabas.storage.fetching.replica_selector import selector_of

@@ -23,7 +23,6 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.rare_lines import RareLines
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_BROKER_EPOCH, CleanShutdown
-from barnabas.log.checkpoints.meta_properties import read_meta_properties
 from barnabas.log.checkpoints.partition_metadata import directory_name
 from barnabas.log.checkpoints.stray import StrayKey
 from barnabas.log.config import LogConfig
@@ -34,6 +33,7 @@ from barnabas.log.moving.settling import Settling, adopt_moved
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.setting_aside import set_aside
 from barnabas.log.small_files import exists, sync_file_system
+from barnabas.storage.directories.cluster_id import is_disk_failure
 from barnabas.storage.directories.errors import DirectoryOffline, LogLost
 from barnabas.storage.directories.found_on_disk import (
     FoundFuture,
@@ -46,29 +46,6 @@ from barnabas.storage.directories.missing_partitions import MissingPartitions
 from barnabas.storage.directories.strays import Strays
 
 log = get_logger("storage.log_directories")
-
-
-def find_cluster_id(files: Files, paths: Sequence[str]) -> str:
-    """The cluster that the directories belong to; empty when all that can be read are new. Raises LogStoreError."""
-    failed = []
-    for path in paths:
-        try:
-            properties = read_meta_properties(files, path)
-        except LogStoreError as error:
-            if not _is_disk_failure(error):
-                raise
-            failed.append(error)
-            continue
-        if properties is not None:
-            return properties.cluster_id
-    if len(failed) == len(paths):
-        raise failed[0]
-    return ""
-
-
-def _is_disk_failure(error: LogStoreError) -> bool:
-    """Whether a directory cannot be used because its disk refuses, not because of what it holds."""
-    return isinstance(error.__cause__, OSError)
 
 
 class LogDirectories:
@@ -130,7 +107,7 @@ class LogDirectories:
                         path, cluster_id, node_id, environment, flush_times=flush_times
                     )
                 except LogStoreError as error:
-                    if not _is_disk_failure(error):
+                    if not is_disk_failure(error):
                         raise
                     failed[path] = str(error)
                     continue

@@ -20,7 +20,8 @@ from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
 from barnabas.log.config import LogConfig
 from barnabas.log.errors import LogStoreError
 from barnabas.messages.storage_pb2 import DescribeLogDirsRequest
-from barnabas.storage.directories.log_directories import LogDirectories, find_cluster_id
+from barnabas.storage.directories.cluster_id import find_cluster_id
+from barnabas.storage.directories.log_directories import LogDirectories
 
 
 @contextmanager
