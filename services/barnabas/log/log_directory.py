@@ -14,7 +14,6 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints import clean_shutdown
 from barnabas.log.checkpoints.checkpoint_file import (
-    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -23,6 +22,7 @@ from barnabas.log.checkpoints.checkpoint_file import (
     write_offsets,
 )
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_PROCESS, CleanShutdown
+from barnabas.log.checkpoints.cleaner_checkpoint import CleanerCheckpoint
 from barnabas.log.checkpoints.meta_properties import (
     MetaProperties,
     check_meta_properties,
@@ -69,7 +69,7 @@ class LogDirectory:
         self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
         self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
-        self.cleaner_offsets = read_offsets(self._files, self._file(CLEANER_OFFSET_FILE))
+        self._cleaner = CleanerCheckpoint(self._files, path)
         self.kept_for_missing: set[PartitionKey] = set()
         """Partitions that the checkpoints name with records, on purpose, although they have no directory."""
         self.logs: dict[PartitionKey, PartitionLog] = {}
@@ -79,7 +79,6 @@ class LogDirectory:
         """Partitions that are gone, or have lost their end, while the checkpoints on disk may say otherwise yet."""
         self.deleted = DeletedDirectories(environment.files, path)
         """What says of partitions that nothing is missing, whatever the checkpoints on disk say."""
-        self._is_cleaner_checkpoint_outdated = False
         self._seen_at_start: dict[PartitionKey, uuid.UUID] = {}
         """Partitions found by `partitions_on_disk`, and their topics, that were neither opened nor removed since."""
         self.cache = cache
@@ -131,6 +130,11 @@ class LogDirectory:
             files.close(lock_fd)
             raise
         return opened
+
+    @property
+    def cleaner_offsets(self) -> dict[PartitionKey, int]:
+        """Up to where each log is compacted, as it was last written down."""
+        return self._cleaner.offsets
 
     @property
     def was_clean(self) -> bool:
@@ -253,8 +257,7 @@ class LogDirectory:
             self.high_watermarks[key] = facts.high_watermark
             self.log_start_offsets[key] = facts.log_start_offset
             if facts.first_dirty_offset >= 0:
-                self.cleaner_offsets[key] = facts.first_dirty_offset
-                self._is_cleaner_checkpoint_outdated = True
+                self._cleaner.adopt(key, facts.first_dirty_offset)
 
     def _forget_outdated(self, key: PartitionKey) -> None:
         """What is appended from here on must not inherit a recovery point that says its data is safe, and nothing may
@@ -441,21 +444,8 @@ class LogDirectory:
             self._write_cleaner_offsets()
 
     def _write_cleaner_offsets(self) -> None:
-        # A partition that is on disk but not open keeps what the file said; so does one that is about to be.
-        on_disk = set(self._files.listdir(self.path)) if self.cleaner_offsets else set()
-        offsets = {
-            key: at
-            for key, at in self.cleaner_offsets.items()
-            if directory_name(*key) in on_disk or key in self.recovery_points
-        }
-        for key, log in self.logs.copy().items():
-            if log.first_dirty_offset >= 0:
-                offsets[key] = log.first_dirty_offset
-            else:
-                offsets.pop(key, None)
-        if offsets != self.cleaner_offsets or self._is_cleaner_checkpoint_outdated:
-            write_offsets(self._files, self._file(CLEANER_OFFSET_FILE), offsets)
-            self.cleaner_offsets, self._is_cleaner_checkpoint_outdated = offsets, False
+        opened = {key: log.first_dirty_offset for key, log in self.logs.copy().items()}
+        self._cleaner.write(opened, self.recovery_points)
 
     def close(
         self,
