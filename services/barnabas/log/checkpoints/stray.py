@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.partition_metadata import cut_name
-from barnabas.log.segments.segment import LOG_SUFFIX, file_name
+from barnabas.log.log_progress import LogProgress, log_progress
 from barnabas.log.small_files import is_directory, read_whole, remove_quietly, write_atomically
-from barnabas.records.batch import iterate_headers
 
 SUFFIX: Final = "-stray"
 FILE_NAME: Final = "stray.properties"
@@ -73,38 +72,21 @@ def read_facts(files: Files, directory: str) -> StrayFacts:
         return StrayFacts(match["topic"], files.stat(directory).st_mtime_ns // 1_000_000)
 
 
-def find_strays(files: Files, path: str) -> dict[StrayKey, StrayFacts]:
+class FoundStray(NamedTuple):
+    """A partition that was set aside, and how far its log is."""
+
+    facts: StrayFacts
+    progress: LogProgress
+
+
+def find_strays(files: Files, path: str) -> dict[StrayKey, FoundStray]:
     """Every partition that is set aside in a log directory. Raises OSError."""
     found = {}
     for name in sorted(files.listdir(path)):
-        key = parse_stray_name(name)
-        if key is not None and is_directory(files, os.path.join(path, name)):
-            found[key] = read_facts(files, os.path.join(path, name))
+        key, directory = parse_stray_name(name), os.path.join(path, name)
+        if key is not None and is_directory(files, directory):
+            found[key] = FoundStray(read_facts(files, directory), log_progress(files, directory))
     return found
-
-
-def is_unused(files: Files, directory: str) -> bool:
-    """Whether the log in a directory never had a record: it is as it was created."""
-    logs = [name for name in files.listdir(directory) if LOG_SUFFIX in name]
-    return all(
-        name == file_name(0, LOG_SUFFIX) and files.stat(f"{directory}/{name}").st_size == 0 for name in logs
-    )
-
-
-def log_progress(files: Files, directory: str) -> tuple[int, int]:
-    """(leader epoch of the last batch, offset behind it) of the log in a directory, as far as its last segment tells:
-    of two copies of a partition the one with more of it (KIP-101), whichever was touched later. Raises OSError.
-    """
-    bases = [int(name[: -len(LOG_SUFFIX)]) for name in files.listdir(directory) if name.endswith(LOG_SUFFIX)]
-    epoch, end = -1, max(bases, default=0)
-    for base in sorted(bases, reverse=True):
-        for _, header in iterate_headers(
-            read_whole(files, os.path.join(directory, file_name(base, LOG_SUFFIX)))
-        ):
-            epoch, end = header.partition_leader_epoch, header.base_offset + header.last_offset_delta + 1
-        if epoch >= 0:
-            break
-    return epoch, end
 
 
 def remove_facts(files: Files, directory: str) -> None:

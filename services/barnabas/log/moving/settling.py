@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
@@ -17,9 +17,10 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused, log_progress, stray_name
+from barnabas.log.checkpoints.stray import FoundStray, StrayFacts, StrayKey
 from barnabas.log.errors import LogStoreError
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.log_progress import is_unused, log_progress
 from barnabas.log.moving.future_directory import FILE_NAME as MOVED_FILE_NAME
 from barnabas.log.moving.future_directory import MoveFacts, parse_future_name, read_facts, remove_facts
 from barnabas.log.moving.left_directory import LeftDirectory, remove_left
@@ -76,7 +77,7 @@ class Settling:
         self,
         files: Files,
         found: Mapping[LogDirectory, Partitions],
-        strays: Mapping[LogDirectory, Collection[StrayKey]],
+        strays: Mapping[LogDirectory, Mapping[StrayKey, FoundStray]],
         moved: Mapping[LogDirectory, Mapping[PartitionKey, MoveFacts]],
     ) -> None:
         """What each directory has; `moved` are facts that its checkpoints may lack (`find_moved`)."""
@@ -95,6 +96,15 @@ class Settling:
     def partitions(self) -> Mapping[LogDirectory, Partitions]:
         """What is left in each directory."""
         return {each: partitions for each, partitions in self._found.items() if each not in self.failed}
+
+    @property
+    def strays(self) -> Mapping[LogDirectory, Mapping[StrayKey, FoundStray]]:
+        """Those in each directory that may be taken back."""
+        return {
+            each: {stray: found for stray, found in strays.items() if stray not in self.held_back}
+            for each, strays in self._strays.items()
+            if each not in self.failed
+        }
 
     # -- what was moving ----------------------------------------------------------------------------------------
 
@@ -140,13 +150,12 @@ class Settling:
             return any(key in partitions for partitions in self._found.values())
         if any(topic_id == partitions.get(key) for partitions in self._found.values()):
             return True
-        strays = [each for each, those in self._strays.items() if StrayKey(topic_id, key[1]) in those]
-        left_there = os.path.join(former.path, left.name)
-        return any(
-            log_progress(self._files, os.path.join(each.path, stray_name(key[0], StrayKey(topic_id, key[1]))))
-            >= log_progress(self._files, left_there)
-            for each in strays
-        )
+        stray = StrayKey(topic_id, key[1])
+        strays = [those[stray] for those in self._strays.values() if stray in those]
+        if not strays:
+            return False
+        progress = log_progress(self._files, os.path.join(former.path, left.name))
+        return any(not each.progress.is_behind(progress) for each in strays)
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key

@@ -18,10 +18,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
-from barnabas.log.segments.offset_index import OffsetIndex
-from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch
 from barnabas.log.segments.segment import LOG_SUFFIX, OnBatch, Segment, remove_marked
-from barnabas.log.segments.segment_file import SegmentFile
+from barnabas.log.segments.segment_end import SegmentEnd, read_end
 from barnabas.log.small_files import exists, sync_directory
 
 ASIDE_SUFFIX = ".aside"
@@ -79,37 +78,9 @@ def remove_orphans(segments: list[Segment], report: RecoveryReport) -> None:
     report.orphans_removed = tuple(orphans)
 
 
-class SegmentEnd(NamedTuple):
-    """Where the last whole batch of a segment ends, in bytes, and the offset after it."""
-
-    position: int
-    next_offset: int
-
-
 def end_of(segment: Segment) -> SegmentEnd:
-    """The segment's end by its headers, from the last index entry on. Raises OSError."""
-    file = SegmentFile(segment.files, segment.path(LOG_SUFFIX))
-    position, next_offset = _last_indexed(segment, file), segment.base_offset
-    for scanned in scan_headers(file, position, segment.size):
-        if scanned.header.magic != 2 or scanned.header.next_offset <= next_offset:
-            break
-        position = scanned.position + scanned.header.size_in_bytes
-        next_offset = scanned.header.next_offset
-    return SegmentEnd(position, next_offset)
-
-
-def _last_indexed(segment: Segment, file: SegmentFile) -> int:
-    """The position of the batch that the last index entry names; 0 where there is none, or it names another."""
-    try:
-        index = SegmentFile(segment.files, segment.path(OffsetIndex.suffix))
-    except FileNotFoundError:
-        return 0
-    size, entry_size = index.size(), OffsetIndex.entry.size
-    if not size or size % entry_size:
-        return 0
-    relative, position = OffsetIndex.entry.unpack(index.read(size - entry_size, entry_size))
-    named = next(scan_headers(file, position, segment.size), None) if position >= 0 else None
-    return position if named is not None and named.header.last_offset == segment.base_offset + relative else 0
+    """The segment's end by its headers. Raises OSError."""
+    return read_end(segment.files, segment.directory, segment.base_offset)
 
 
 def first_unchecked(segments: list[Segment], recovery_point: int) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from barnabas.kernel.files import Files
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, find_strays
+from barnabas.log.checkpoints.stray import FoundStray, StrayKey, find_strays
 from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.moving.future_directory import MoveFacts
@@ -39,7 +39,7 @@ class FoundOnDisk(NamedTuple):
     """All that is in one log directory."""
 
     partitions: Partitions
-    strays: Mapping[StrayKey, StrayFacts]
+    strays: Mapping[StrayKey, FoundStray]
     moved: Mapping[PartitionKey, MoveFacts]
     futures: Mapping[str, PartitionKey]
     left: Sequence[LeftDirectory]

@@ -139,7 +139,7 @@ class LogDirectories:
         settling = Settling(
             self._files,
             {each: on_disk.partitions for each, on_disk in found.items()},
-            {each: on_disk.strays.keys() for each, on_disk in found.items()},
+            {each: on_disk.strays for each, on_disk in found.items()},
             {each: on_disk.moved for each, on_disk in found.items()},
         )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
@@ -152,10 +152,8 @@ class LogDirectories:
             for key, topic_id in partitions.items():
                 self._put(key, directory)
                 self.found.append(FoundPartition(*key, topic_id))
-            for stray, facts in on_disk.strays.items():
-                if stray not in settling.held_back:
-                    self.strays.add_furthest(stray, directory, facts)
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
+        self.strays.add_furthest(settling.strays)
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)

@@ -14,9 +14,9 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
-from barnabas.log.checkpoints.stray import is_unused
 from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.log_progress import is_unused
 from barnabas.log.small_files import exists
 
 log = get_logger("storage.log_directories")

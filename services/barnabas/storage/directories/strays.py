@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Mapping
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.partition_metadata import directory_name, read_topic_id
-from barnabas.log.checkpoints.stray import StrayFacts, StrayKey, is_unused, log_progress, stray_name
+from barnabas.log.checkpoints.stray import FoundStray, StrayFacts, StrayKey
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.log_directory import LogDirectory
+from barnabas.log.log_progress import LogProgress, is_unused
 from barnabas.log.setting_aside import delete_stray, take_back
 from barnabas.log.small_files import exists
 
@@ -31,18 +33,14 @@ class Strays:
         """
         self._held[stray] = (home, facts)
 
-    def add_furthest(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
-        """A start found the partition, set aside in a log directory: of two copies the one with more of it counts."""
-        held = self._held.get(stray)
-        try:
-            if held is not None and self._progress(stray, *held) >= self._progress(stray, home, facts):
-                return
-        except OSError:
-            return  # the one that was found first stays
-        self.add(stray, home, facts)
-
-    def _progress(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> tuple[int, int]:
-        return log_progress(self._files, os.path.join(home.path, stray_name(facts.topic, stray)))
+    def add_furthest(self, found: Mapping[LogDirectory, Mapping[StrayKey, FoundStray]]) -> None:
+        """A start found these, set aside in log directories: of two copies the one with more of it counts."""
+        furthest: dict[StrayKey, LogProgress] = {}
+        for home, strays in found.items():
+            for stray, (facts, progress) in strays.items():
+                if stray not in furthest or furthest[stray].is_behind(progress):
+                    furthest[stray] = progress
+                    self.add(stray, home, facts)
 
     @property
     def keys(self) -> list[StrayKey]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from two_disks import FIRST, PATHS, SECOND, Node, fill, sync_names
+from two_disks import FIRST, PATHS, SECOND, Node, expire_all, fill, sync_names
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
@@ -167,6 +167,44 @@ def test_of_two_stray_ones_the_one_with_more_is_taken_back(old: str) -> None:
     node.directories.set_aside("t", 0, FIRST, 5)
     node.crash()
     check_whole(node, new)
+
+
+@pytest.mark.parametrize("old", PATHS)
+def test_nor_does_it_count_less_once_retention_has_taken_all_of_it(old: str) -> None:
+    """What the older one has was deleted."""
+    (new,) = set(PATHS) - {old}
+    node = Node()
+    end = expire_all(older_stray(node, old, new))
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, end)
+    node.crash()
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_start_offset, log.log_end_offset) == (new, end, end)
+
+
+def test_nor_does_it_stand_for_what_was_about_to_move_and_that_retention_had_taken() -> None:
+    node = Node()
+    log = older_stray(node, PATHS[1], PATHS[0])
+    end = expire_all(log)
+    end_between_names(node, log)
+    node.crash()
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[0], end)
+
+
+def test_what_was_left_does_not_stand_for_what_retention_has_taken_where_it_moved_to() -> None:
+    node = Node()
+    path, log = node.begin(FIRST, PATHS[0])
+    fill(log, 3)
+    node.directories.write_checkpoints(path, {KEY: 3})
+    node.move(log)
+    end = expire_all(node.directories.at(PATHS[1]).logs[KEY])
+    node.directories.write_checkpoints(PATHS[1], {KEY: end})
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, end)
+    node.crash()
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[1], end, end)
 
 
 def older_beside_it() -> Node:

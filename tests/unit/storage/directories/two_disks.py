@@ -141,3 +141,13 @@ def fill(log: PartitionLog, count: int) -> None:
     for _ in range(count):
         log.append_as_leader(encode_batch([(1, None, b"v", ())]), 0)
     log.flush()
+
+
+def expire_all(log: PartitionLog) -> int:
+    """Retention takes all records, the last one of them just written; returns where the log ends."""
+    fill(log, 1)
+    log.roll()
+    log.maybe_increment_log_start_offset(log.log_end_offset)
+    log.delete_old_segments(log.log_end_offset)
+    assert [each.size for each in log.segments] == [0]
+    return log.log_end_offset
