@@ -235,27 +235,29 @@ class LogDirectories:
     ) -> str:
         """The path of the directory that holds the partition, perhaps as a stray one.
 
-        One that none holds goes to the `preferred` one, else where the fewest are, if possible not into one of `avoid`,
-        still less one that is `cordoned`; but to one that is offline, if any is, unless `is_new` says that nothing of
-        it can be there. It stays there until it moves, or each claim is released. May be called on an event loop.
+        One that none holds goes to the `preferred` one, else where the fewest are,
+        if possible not into one of `avoid`, still less one that is `cordoned`. But any whose place is not known goes to
+        one that is offline, if any is, unless `is_new` says that nothing of it can be there: of what is set aside
+        elsewhere there may be more. It stays there until it moves, or each claim is released. May be called on an event
+        loop.
         """
         key = (topic, index)
         with self._lock:
             self._claims[key] += 1
-            stray = StrayKey(topic_id, index)
-            if is_new and self._topics.get(key) != topic_id and self.strays.home_of(stray) is None:
+            stray_home = self.strays.home_of(StrayKey(topic_id, index))
+            is_new = is_new and self._topics.get(key) != topic_id and stray_home is None
+            if is_new:
                 self._missing.expect_new(key)
             else:
                 self._topics[key] = topic_id
             if key not in self._places:
-                held = self.strays.home_of(stray)
-                if held is None and self.offline and not is_new:
+                if self.offline and not is_new:
                     return min(self.offline)
                 best = self._by_path.get(preferred) or min(
                     self._directories,
                     key=lambda each: (each.path in cordoned, each.path in avoid, self._taken[each.path]),
                 )
-                self._put(key, held or best)
+                self._put(key, stray_home or best)
             return self._places[key].path
 
     def release(self, topic: str, index: int) -> None:

@@ -207,6 +207,41 @@ def test_what_was_left_does_not_stand_for_what_retention_has_taken_where_it_move
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[1], end, end)
 
 
+@pytest.mark.parametrize("old", PATHS)
+def test_where_one_cannot_be_read_the_other_does_not_stand_for_it(old: str) -> None:
+    """The start could not compare them: the log directory is offline."""
+    (new,) = set(PATHS) - {old}
+    node = Node()
+    older_stray(node, old, new)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    with node.failing("open", beginning=new, ending=".log"):
+        node.crash()
+    with pytest.raises(DirectoryOffline):
+        node.begin(FIRST, is_new=False, may_begin_anew=False)
+    node.crash()
+    check_whole(node, new)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("is_aside", [False, True])
+@pytest.mark.parametrize("old", PATHS)
+def test_nor_while_the_log_directory_of_the_other_is_offline(old: str, is_aside: bool, is_new: bool) -> None:
+    """Also where its topic comes again to the metadata: it had its id before."""
+    (new,) = set(PATHS) - {old}
+    node = Node()
+    older_stray(node, old, new)
+    if is_aside:
+        node.directories.release(*KEY)
+        node.directories.set_aside("t", 0, FIRST, 5)
+    with node.failing("list_directories", beginning=new):
+        node.crash()
+    with pytest.raises(DirectoryOffline):
+        node.begin(FIRST, is_new=is_new, may_begin_anew=False)
+    node.crash()
+    check_whole(node, new)
+
+
 def older_beside_it() -> Node:
     """The partition has moved to where the older stray one is."""
     node = Node()
