@@ -35,6 +35,7 @@ from barnabas.log.deleted_directories import DeletedDirectories
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
+from barnabas.log.log_progress import has_log
 from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
@@ -71,7 +72,7 @@ class LogDirectory:
         self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
         self._cleaner = CleanerCheckpoint(self._files, path)
         self.kept_for_missing: set[PartitionKey] = set()
-        """Partitions that the checkpoints name with records, on purpose, although they have no directory."""
+        """Partitions that the checkpoints name with records, on purpose, although they have no log."""
         self.logs: dict[PartitionKey, PartitionLog] = {}
         self._closed_properly: dict[PartitionKey, bool] = {}
         """Of what this process has begun to open; the others are as they were found."""
@@ -145,14 +146,16 @@ class LogDirectory:
         return os.path.join(self.path, name)
 
     def partitions_on_disk(self) -> dict[PartitionKey, uuid.UUID | None]:
-        """Every partition directory, with its topic id (None without partition.metadata). Raises LogStoreError."""
+        """Every partition directory, with its topic id (None without partition.metadata), but for one that is empty and
+        should not be: that is missing. Raises OSError and LogStoreError.
+        """
         found: dict[PartitionKey, uuid.UUID | None] = {}
         for name in sorted(self._files.list_directories(self.path)):
             key = parse_directory_name(name)
-            if key is not None:
+            if key is not None and not self._is_gone(key):
                 found[key] = read_topic_id(self._files, self._file(name))
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
-            if self.names(key):
+            if self.promised(key):
                 self.kept_for_missing.add(key)  # or a crash came between its deletion and the checkpoints
             else:
                 self._drop_checkpoints(key)
@@ -163,19 +166,29 @@ class LogDirectory:
         }
         return found
 
-    def names(self, key: PartitionKey) -> bool:
-        """Whether the checkpoints name the partition with records."""
-        return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0)) > 0
+    def promised(self, key: PartitionKey) -> int:
+        """Up to which offset the checkpoints say that the partition has records; 0 where they do not name it."""
+        return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0))
+
+    def _is_gone(self, key: PartitionKey) -> bool:
+        """Whether it has no directory, or should have a log in it, and has none: so looks the place where its file
+        system was. Raises OSError.
+        """
+        is_there = has_log if self.promised(key) else exists
+        return not is_there(self._files, self._file(directory_name(*key)))
 
     def has_vanished(self, key: PartitionKey) -> bool:
-        """Whether it has no directory any more, though checkpoints name it or a start found it, and nothing says that
-        it was deleted, nor that it was gone before. Raises KAFKA_STORAGE_ERROR.
+        """Whether it is gone, though checkpoints name it or a start found it, and nothing says that it was deleted, nor
+        that it was gone before. What comes again then is looked at anew. Raises KAFKA_STORAGE_ERROR.
         """
         is_explained = key in self.logs or key in self.kept_for_missing or self.deleted.speak_of(key)
-        if is_explained or not (self.names(key) or key in self._seen_at_start):
+        if is_explained or not (self.promised(key) or key in self._seen_at_start):
             return False
         with storage_errors(self.path):
-            return not exists(self._files, self._file(directory_name(*key)))
+            is_gone = self._is_gone(key)
+        if is_gone:
+            self._seen_at_start.pop(key, None)
+        return is_gone
 
     def open_partition(
         self,
@@ -197,6 +210,8 @@ class LogDirectory:
                 raise LogStoreError(f"{present.directory} is open under topic id {present.topic_id}")
             return present
         self._forget_outdated(key)
+        # For the first attempt only: what lies here may be another directory by the next.
+        is_identified = key not in self._closed_properly and self._seen_at_start.get(key) == topic_id
         # What this process has opened before, or failed to, was closed properly only if `close_partition` did it.
         is_clean = self._is_closed_properly(key)
         self._closed_properly[key] = False
@@ -212,7 +227,7 @@ class LogDirectory:
                 log_start_offset=self.log_start_offsets.get(key, 0),
                 clean_shutdown=is_clean,
                 first_dirty_offset=self.cleaner_offsets.get(key, -1),
-                is_identified=self._seen_at_start.get(key) == topic_id,
+                is_identified=is_identified,
                 cache=self.cache,
                 flush_times=self.flush_times,
                 producer_id_expiration_ms=producer_id_expiration_ms,
@@ -265,7 +280,7 @@ class LogDirectory:
         """
         with storage_errors(self.path):
             was_here = key in self._seen_at_start or any(key in each for each in self._named())
-            if was_here and not exists(self._files, self._file(directory_name(*key))):
+            if was_here and self._is_gone(key):
                 self._seen_at_start.pop(key, None)
                 self._drop_checkpoints(key)
         self.kept_for_missing.discard(key)

@@ -32,6 +32,16 @@ class LogProgress(NamedTuple):
 NO_LOG: Final = LogProgress(NO_LEADER_EPOCH, -1)
 
 
+def has_log(files: Files, directory: str) -> bool:
+    """Whether there is anything of a log, also one that a crash left half cut; False also without the directory.
+    Raises OSError.
+    """
+    try:
+        return any(LOG_SUFFIX in name for name in files.listdir(directory))
+    except FileNotFoundError:
+        return False
+
+
 def is_unused(files: Files, directory: str) -> bool:
     """Whether the log in a directory never had a record: it is as it was created. Raises OSError."""
     logs = [name for name in files.listdir(directory) if LOG_SUFFIX in name]

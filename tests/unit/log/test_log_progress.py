@@ -12,7 +12,7 @@ import pytest
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.files import SystemFiles
 from barnabas.log.config import LogConfig
-from barnabas.log.log_progress import NO_LOG, LogProgress, log_progress
+from barnabas.log.log_progress import NO_LOG, LogProgress, has_log, log_progress
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segments.scan import HEADER_WALK_BYTES
 from barnabas.records.record import encode_batch
@@ -50,6 +50,8 @@ def test_it_is_the_last_batch_and_what_comes_behind_it(tmp_path: Path) -> None:
 def test_where_there_is_no_log_there_is_no_progress(tmp_path: Path) -> None:
     assert log_progress(SystemFiles(), str(tmp_path)) == NO_LOG
     assert log_progress(SystemFiles(), str(tmp_path / "t-0")) == NO_LOG
+    assert not has_log(SystemFiles(), str(tmp_path))
+    assert not has_log(SystemFiles(), str(tmp_path / "t-0"))
 
 
 def test_a_file_of_another_program_is_no_segment(tmp_path: Path) -> None:

@@ -176,10 +176,10 @@ class LogDirectories:
             log.error("a log directory is offline until the next start", log_dir=path, reason=reason)
 
     def _find_missing(self) -> None:
-        """What checkpoints name with records and no directory has."""
+        """What checkpoints name with records, and nothing lies anywhere of."""
         for directory in self._directories:
             directory.forget_missing(self._places)
-            self._missing.add(directory.kept_for_missing, directory.path)
+            self._missing.add(directory.kept_for_missing, directory)
 
     @property
     def ids(self) -> list[bytes]:
@@ -235,7 +235,7 @@ class LogDirectories:
     ) -> str:
         """The path of the directory that holds the partition, perhaps as a stray one.
 
-        One that none holds goes to the `preferred` one, else where the fewest are,
+        One that is missing goes to where it was, one that none holds to the `preferred` one, else where the fewest are,
         if possible not into one of `avoid`, still less one that is `cordoned`. But any whose place is not known goes to
         one that is offline, if any is, unless `is_new` says that nothing of it can be there: of what is set aside
         elsewhere there may be more. It stays there until it moves, or each claim is released. May be called on an event
@@ -257,7 +257,7 @@ class LogDirectories:
                     self._directories,
                     key=lambda each: (each.path in cordoned, each.path in avoid, self._taken[each.path]),
                 )
-                self._put(key, stray_home or best)
+                self._put(key, self._missing.home_of(key) or stray_home or best)
             return self._places[key].path
 
     def release(self, topic: str, index: int) -> None:
@@ -311,6 +311,8 @@ class LogDirectories:
         home = self.strays.home_of(StrayKey(topic_id, index))
         if home is None:
             return path
+        # What is set aside may be older than what is missing, and what is brought back comes to where it was.
+        self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         with storage_errors(path):
             if not self.strays.is_place_free(directory, topic, index, topic_id) or home is directory:
                 return path
@@ -318,8 +320,6 @@ class LogDirectories:
                 raise LogStoreError(
                     f"{topic}-{index} cannot be taken back: its name is in use in {home.path}"
                 )
-        # What is set aside in `home` may be older, and what is brought back comes to where it was.
-        self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         with self._lock:
             self._taken[directory.path] -= 1
             self._put((topic, index), home)

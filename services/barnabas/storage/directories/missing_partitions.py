@@ -1,7 +1,7 @@
 """Partitions that are gone from where the node had them, and that nobody said are deleted.
 
-Checkpoints name one with records that has no directory, or one vanished after a start had found it, with records or
-not. Begun anew it would be empty, and whoever led with that would have the others drop what they have.
+Checkpoints name one with records that has no log, or one vanished after a start had found it, with records or not.
+Begun anew it would be empty, and whoever led with that would have the others drop what they have.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.checkpoints.partition_metadata import directory_name
 from barnabas.log.errors import storage_errors
 from barnabas.log.log_directory import LogDirectory
-from barnabas.log.log_progress import is_unused
-from barnabas.log.small_files import exists
+from barnabas.log.log_progress import log_progress
 
 log = get_logger("storage.log_directories")
 
@@ -32,7 +31,8 @@ class MissingPartitions:
         self._files = files
         self._lock = threading.Lock()
         """For the three below; never held over a call to the disk."""
-        self._missing: set[PartitionKey] = set()
+        self._missing: dict[PartitionKey, LogDirectory] = {}
+        """Where each was."""
         self._begun: set[PartitionKey] = set()
         """Those of them that were begun anew, and are not open yet."""
         self._new: set[PartitionKey] = set()
@@ -42,23 +42,32 @@ class MissingPartitions:
     def keys(self) -> Set[PartitionKey]:
         """Those that are known to be missing."""
         with self._lock:
-            return self._missing.copy()
+            return set(self._missing)
 
     def are_named(self, directories: Sequence[LogDirectory]) -> bool:
         """Whether checkpoints name each, so that the next start looks for it: of others only this process knows."""
-        return all(any(each.names(key) for each in directories) for key in self.keys)
+        return all(any(each.promised(key) for each in directories) for key in self.keys)
 
-    def add(self, keys: Iterable[PartitionKey], log_dir: str) -> None:
-        """They are gone from a log directory."""
+    def home_of(self, key: PartitionKey) -> LogDirectory | None:
+        """The log directory that a missing one is gone from, where it may be brought back; None for one that is not
+        missing.
+        """
+        with self._lock:
+            return self._missing.get(key)
+
+    def add(self, keys: Iterable[PartitionKey], home: LogDirectory) -> None:
+        """They are gone from a log directory. Of two that say so of one, the one counts that had more of it."""
         for key in sorted(keys):
-            log.error("a partition's directory is gone", partition=directory_name(*key), log_dir=log_dir)
+            log.error("a partition's directory is gone", partition=directory_name(*key), log_dir=home.path)
             with self._lock:
-                self._missing.add(key)
+                known = self._missing.setdefault(key, home)
+                if known.promised(key) < home.promised(key):
+                    self._missing[key] = home
 
     def expect_new(self, key: PartitionKey) -> None:
         """A new topic has the name."""
         with self._lock:
-            self._missing.discard(key)
+            self._missing.pop(key, None)
             self._begun.discard(key)
             self._new.add(key)
 
@@ -70,14 +79,14 @@ class MissingPartitions:
     def forget(self, key: PartitionKey) -> None:
         """The partition is open, or deleted."""
         with self._lock:
-            self._missing.discard(key)
+            self._missing.pop(key, None)
             self._begun.discard(key)
             self._new.discard(key)
 
     def keep_only(self, keys: Iterable[PartitionKey]) -> None:
         """Nobody asks for the others."""
         with self._lock:
-            self._missing.intersection_update(keys)
+            self._missing = {key: self._missing[key] for key in self._missing.keys() & keys}
             self._begun.intersection_update(keys)
 
     def begin_anew(self, key: PartitionKey) -> None:
@@ -87,19 +96,17 @@ class MissingPartitions:
 
     def look_for(self, home: LogDirectory, key: PartitionKey) -> bool:
         """Note the partition, whose place is `home`, as missing if it has vanished; returns whether it is missing. Once
-        noted it is so until it is open, or its directory is back: not an empty one, if it had records or was begun anew
-        in vain. For a thread. Raises KAFKA_STORAGE_ERROR.
+        noted it is so until it is open, or its log is back: as far as the checkpoints say that it was, and with records
+        if it was begun anew in vain. For a thread. Raises KAFKA_STORAGE_ERROR.
         """
         with self._lock:
-            is_new, is_missing, is_begun = key in self._new, key in self._missing, key in self._begun
+            is_new, former, is_begun = key in self._new, self._missing.get(key), key in self._begun
         if is_new:
             return False
-        if not is_missing:
+        if former is None:
             if is_missing := home.has_vanished(key):
-                self.add([key], home.path)
+                self.add([key], home)
             return is_missing
-        place = os.path.join(home.path, directory_name(*key))
         with storage_errors(home.path):
-            if not exists(self._files, place):
-                return True
-            return (is_begun or home.names(key)) and is_unused(self._files, place)
+            lies_here = log_progress(self._files, os.path.join(home.path, directory_name(*key)))
+        return lies_here.end_offset < max(former.promised(key), is_begun)

@@ -269,7 +269,7 @@ def test_what_was_set_aside_earlier_does_not_lead_for_what_vanished(
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 3, 5)
 
 
-@pytest.mark.parametrize("goes", [away_after_it_failed, away_after_it_was_closed])
+@pytest.mark.parametrize("goes", [away_while_stopped, away_after_it_failed, away_after_it_was_closed])
 def test_it_is_brought_back_beside_what_was_set_aside_earlier(
     newer: Node, goes: Callable[[Node], None]
 ) -> None:

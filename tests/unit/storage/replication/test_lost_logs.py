@@ -20,6 +20,7 @@ from barnabas.kernel.files import SystemFiles
 from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.segment import LOG_SUFFIX, file_name
 from barnabas.messages.metadata_pb2 import MetadataRecord
 from barnabas.metadata.image import NO_LEADER
 from barnabas.storage import limits
@@ -73,12 +74,12 @@ async def until_followed(node: StorageHarness) -> None:
     assert replica.log.log_end_offset == 0
 
 
-async def assert_not_led(node: StorageHarness) -> None:
+async def assert_not_led(node: StorageHarness, *, is_gone: bool = True) -> None:
     await node.until_open()
     await asyncio.sleep(0.05)  # it is tried again meanwhile
     assert node.replica(TOPIC).is_offline
     assert (await node.append(TOPIC, batch(b"b"), acks=1)).error_code == ErrorCode.kafka_storage_error
-    assert not (node.directory / "events-0").exists()
+    assert (node.directory / "events-0").exists() is not is_gone
 
 
 @pytest.mark.parametrize("leader", [1, NO_LEADER])
@@ -135,6 +136,7 @@ async def test_a_lost_log_is_not_begun_before_the_metadata_are_known(
     await began_and_lost(place)
     (place[0] / "events-0").mkdir()
     ensure_topic_id(SystemFiles(), str(place[0] / "events-0"), TOPIC)
+    (place[0] / "events-0" / file_name(0, LOG_SUFFIX)).touch()
     real, tries = PartitionLog.open, 0
 
     def fail_once(*arguments: Any, **named: Any) -> PartitionLog:
@@ -180,6 +182,24 @@ async def test_a_lost_log_that_is_brought_back_is_led(tmp_path: Path) -> None:
             while node.replica(TOPIC).log is None:
                 await asyncio.sleep(0.01)
         assert (await node.append(TOPIC, batch(b"b"), acks=1)).base_offset == 1
+
+
+async def test_a_lost_log_is_not_led_once_its_directory_is_there_again_and_empty(tmp_path: Path) -> None:
+    """Nor after a further start; as a follower it is filled."""
+    place = (tmp_path / "a", tmp_path / "s")
+    await began_and_lost(place)
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=1))
+        await assert_not_led(node)
+    (place[0] / "events-0").mkdir()
+    for again in (False, True):
+        async with run_node(*place, crash=again) as node:
+            node.snapshot(*records_of((1, 2, 3), leader_epoch=2))
+            await assert_not_led(node, is_gone=False)
+    async with run_node(*place) as node:
+        node.snapshot(*records_of((1, 2, 3), leader_epoch=2))
+        change(node, TOPIC, leader=2, leader_epoch=3, isr=(2, 3))
+        await until_followed(node)
 
 
 async def test_a_lost_log_is_missed_also_where_there_are_several_directories(tmp_path: Path) -> None:
