@@ -360,6 +360,11 @@ class LogDirectories:
                 raise LogLost(directory_name(*key))
             self._missing.begin_anew(key)
 
+    def _miss_gone(self, directory: LogDirectory, key: PartitionKey, high_watermark: int) -> None:
+        """Note a partition as missing that loses its place, and was gone from there: in its next one nobody would."""
+        if not self._missing.look_for(directory, key) and high_watermark:
+            self._missing.add([key], directory)  # it vanished before anything was written down of it
+
     def delete_partition(self, topic: str, index: int, topic_id: uuid.UUID) -> None:
         """Remove a topic's partition from disk; one that is not there is no error, a failing disk is logged."""
         key = (topic, index)
@@ -411,7 +416,7 @@ class LogDirectories:
             self._forget_elsewhere(directory, (topic, index))
             facts = set_aside(directory, topic, stray, high_watermark)
             if facts is None:
-                self._missing.look_for(directory, (topic, index))  # in its next place nobody would
+                self._miss_gone(directory, (topic, index), high_watermark)
         except (KafkaError, LogStoreError) as error:
             log.error("cannot set a partition aside", partition=f"{topic}-{index}", reason=str(error))
             return

@@ -194,6 +194,18 @@ def test_nor_is_one_that_had_the_name_of_another_when_it_came(node: Node) -> Non
         node.begin(SECOND, PATHS[0], is_new=True, may_begin_anew=False)
 
 
+def test_nor_is_what_vanished_while_it_was_open_and_no_checkpoint_named() -> None:
+    node = Node()
+    fill(node.begin(FIRST, PATHS[0])[1], 5)
+    vanish(node)
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    for home in PATHS:
+        with pytest.raises(LogLost):
+            node.begin(FIRST, home, is_new=True, may_begin_anew=False)
+        node.directories.release(*KEY)
+
+
 def test_nor_is_what_is_taken_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """And vanished before it could be opened."""
     node.directories.release(*KEY)
