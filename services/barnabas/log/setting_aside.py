@@ -1,7 +1,8 @@
 """A partition gives up its place in a log directory without being deleted (`checkpoints/stray`), and gets it back.
 
 While checkpoints on disk name one that has no directory of its name, one of `deleted_directories` says that it is not
-missing; the stray one cannot say it, for another topic of its name may have come and be lost meanwhile.
+missing; the stray one cannot say it, for another topic of its name may have come and be lost meanwhile. Nor does
+anything name a stray one: gone when the node starts, it is missed by nobody.
 """
 
 from __future__ import annotations
@@ -59,13 +60,18 @@ def set_aside(home: LogDirectory, topic: str, stray: StrayKey, high_watermark: i
     return facts
 
 
-def take_back(home: LogDirectory, topic: str, stray: StrayKey, facts: StrayFacts) -> None:
-    """Make a stray partition one of `topic` again, not opened yet. Raises KAFKA_STORAGE_ERROR."""
+def take_back(home: LogDirectory, topic: str, stray: StrayKey, facts: StrayFacts) -> bool:
+    """Make a stray partition one of `topic` again, not opened yet. False where it is gone: the checkpoints then say
+    what there was, and so it is missing, also at the next start. Raises KAFKA_STORAGE_ERROR.
+    """
     key = (topic, stray.partition)
     files, directory = home.environment.files, os.path.join(home.path, directory_name(*key))
+    aside = os.path.join(home.path, stray_name(facts.topic, stray))
     home.forget_place(key)
     with storage_errors(home.path):
-        home.deleted.note(key, home.environment.new_id())
+        is_there = exists(files, aside)
+        if is_there:
+            home.deleted.note(key, home.environment.new_id())
     # First what says where its log begins: a crash in between must not bring deleted records back.
     home.adopt(
         key,
@@ -77,11 +83,14 @@ def take_back(home: LogDirectory, topic: str, stray: StrayKey, facts: StrayFacts
         ),
     )
     home.write_checkpoints()
+    if not is_there:
+        return False
     with storage_errors(home.path):
-        files.rename(os.path.join(home.path, stray_name(facts.topic, stray)), directory)
+        files.rename(aside, directory)
     home.deleted.remove([key])
     with contextlib.suppress(OSError):  # it is back; setting it aside again writes them anew
         remove_facts(files, directory)
+    return True
 
 
 def delete_stray(home: LogDirectory, stray: StrayKey, facts: StrayFacts) -> None:

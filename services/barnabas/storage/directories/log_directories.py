@@ -344,7 +344,8 @@ class LogDirectories:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
-        self.strays.take_back(directory, topic, StrayKey(topic_id, index))
+        if not self.strays.take_back(directory, topic, StrayKey(topic_id, index)):
+            self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms
         )

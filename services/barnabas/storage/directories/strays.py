@@ -81,21 +81,23 @@ class Strays:
         directory.delete_partition(topic, index)
         return True
 
-    def take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> None:
-        """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free. Raises
-        KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place.
+    def take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> bool:
+        """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free; False if
+        it is gone. Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place.
         """
         held = self._held.get(stray)
         if held is None:
-            return
+            return True
         with storage_errors(directory.path):
             if exists(self._files, os.path.join(directory.path, directory_name(topic, stray.partition))):
-                return
+                return True
         if held[0] is not directory:
             raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
-        take_back(directory, topic, stray, held[1])
+        is_back = take_back(directory, topic, stray, held[1])
         del self._held[stray]
-        log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
+        if is_back:
+            log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
+        return is_back
 
     def delete(self, stray: StrayKey, *, grace_ms: int = 0) -> None:
         """Delete a partition that was set aside `grace_ms` ago or earlier; a failing disk is logged."""

@@ -224,6 +224,34 @@ def test_nor_is_what_is_taken_back(node: Node, monkeypatch: pytest.MonkeyPatch) 
         node.begin(FIRST, is_new=True, may_begin_anew=False)
 
 
+def vanish_aside(node: Node) -> None:
+    """The partition is set aside, and gone from there."""
+    node.directories.release(*KEY)
+    node.directories.set_aside("t", 0, FIRST, 5)
+    (name,) = node.names(PATHS[0])
+    node.files.rename(f"{PATHS[0]}/{name}", f"{PATHS[0]}.away")
+
+
+def test_what_was_set_aside_and_has_vanished_is_lost(node: Node) -> None:
+    """Also after the start that follows: the checkpoints name it from when it was asked for."""
+    vanish_aside(node)
+    for _ in range(2):
+        check_lost(node)
+    node.crash()
+    check_lost(node)
+    node.files.rename(f"{PATHS[0]}.away", f"{PATHS[0]}/t-0")
+    _, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+
+
+def test_it_may_begin_anew_as_others_may(node: Node) -> None:
+    vanish_aside(node)
+    for may_begin_anew in (True, False):
+        _, log = node.begin(FIRST, is_new=False, may_begin_anew=may_begin_anew)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+        node.crash()
+
+
 def test_a_new_topic_of_the_name_misses_nothing_that_no_checkpoint_names(young: Node) -> None:
     """The former one was set aside, so far as it was there."""
     young.directories.claim("t", 0, FIRST, is_new=False)
