@@ -12,28 +12,15 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import pytest
+from leader_states import EPOCHS, FOLLOWERS, LEADER, NODES, fetch, leading, record
 
 from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.storage.replica.leader_state import UNKNOWN_OFFSET, LeaderState, Proposal
 
-LEADER: Final = 1
-NODES: Final = (1, 2, 3)
-FOLLOWERS: Final = (2, 3)
-EPOCHS: Final = {1: 10, 2: 20, 3: 30}
 LAG_MS: Final = 10.0
 STEPS: Final = 120
 
 ItemT = TypeVar("ItemT")
-
-
-def record(isr: tuple[int, ...], partition_epoch: int = 0, leader_epoch: int = 0) -> PartitionRecord:
-    return PartitionRecord(
-        leader=LEADER,
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-        replicas=NODES,
-        isr=isr,
-    )
 
 
 class Cluster:
@@ -228,34 +215,6 @@ def test_whoever_may_be_elected_has_what_is_committed_whatever_happens(first_see
             raise
 
 
-def leading(isr: tuple[int, ...], *, end: int = 5, needed: int = 1) -> LeaderState:
-    return LeaderState(LEADER, record(isr), log_end_offset=end, min_insync_replicas=needed, now_ms=0.0)
-
-
-def fetch(
-    leader: LeaderState,
-    node: int,
-    offset: int,
-    *,
-    end: int,
-    now_ms: float = 1.0,
-    start: int = 0,
-    leader_start: int = 0,
-    disk_refuses: bool = False,
-) -> bool:
-    return leader.on_fetch(
-        node,
-        offset,
-        log_start_offset=start,
-        leader_start_offset=leader_start,
-        log_end_offset=end,
-        broker_epoch=EPOCHS[node],
-        eligible=EPOCHS,
-        now_ms=now_ms,
-        disk_refuses=disk_refuses,
-    )
-
-
 def lagging(leader: LeaderState, *, end: int, now_ms: float = 2.0) -> Proposal | None:
     """Who lags, by nothing but what followers say of their disks."""
     return leader.shrink(log_end_offset=end, lag_ms_max=math.inf, eligible=EPOCHS, now_ms=now_ms)
@@ -375,9 +334,7 @@ def test_one_that_cannot_use_its_log_is_not_waited_for_nor_proposed() -> None:
     leader = leading((LEADER,))
     fetch(leader, 2, 5, end=5)
     assert leader.replicated(8) == 5, "it caught up, and may join"
-    offline = record((LEADER,), partition_epoch=1)
-    offline.offline_replicas.append(2)
-    leader.on_record(offline)
+    leader.on_record(record((LEADER,), partition_epoch=1, offline=(2,)))
     assert leader.replicated(8) == 8
     fetch(leader, 2, 8, end=8)
     assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is None
@@ -390,9 +347,7 @@ def test_one_that_could_not_use_its_log_is_not_proposed_by_what_it_had_before() 
     """Its log may be lost, and begun anew by the same process."""
     leader = leading((LEADER, 2))
     fetch(leader, 2, 5, end=5)
-    offline = record((LEADER,), partition_epoch=1)
-    offline.offline_replicas.append(2)
-    leader.on_record(offline)
+    leader.on_record(record((LEADER,), partition_epoch=1, offline=(2,)))
     leader.on_record(record((LEADER,), partition_epoch=2))
     assert leader.expand(2, high_watermark=5, eligible=EPOCHS) is None
     fetch(leader, 2, 5, end=5)
@@ -421,9 +376,7 @@ def test_the_low_watermark_waits_for_all_that_may_come_to_lead() -> None:
     assert leader.low_watermark(4, EPOCHS) == 2
     assert leader.low_watermark(4, {1: 10, 3: 30}) == 4
     assert leader.low_watermark(4, {}) == 4
-    offline = record((1,), partition_epoch=1)
-    offline.offline_replicas.append(2)
-    leader.on_record(offline)
+    leader.on_record(record((1,), partition_epoch=1, offline=(2,)))
     assert leader.low_watermark(4, EPOCHS) == 4
 
 
@@ -435,9 +388,8 @@ def test_the_low_watermark_waits_for_who_is_eligible_even_while_it_is_away() -> 
     away.eligible_leader_replicas.append(2)
     leader.on_record(away)
     assert leader.low_watermark(4, {1: 10, 3: 30}) == 2
-    broken = record((1,), partition_epoch=2)
+    broken = record((1,), partition_epoch=2, offline=(2,))
     broken.eligible_leader_replicas.append(2)
-    broken.offline_replicas.append(2)
     leader.on_record(broken)  # its next process may find its disk mended
     assert leader.low_watermark(4, {1: 10, 3: 30}) == 2
     leader.on_record(record((1, 3), partition_epoch=3))
