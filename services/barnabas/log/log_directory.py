@@ -488,7 +488,7 @@ class LogDirectory:
             self.abandon()
 
     def _is_closed_properly(self, key: PartitionKey) -> bool:
-        return self._closed_properly.get(key, self.was_clean)
+        return key in self.kept_for_missing or self._closed_properly.get(key, self.was_clean)
 
     def abandon(self) -> None:
         """Let go of everything without writing: the directory has failed, or a test crashes it."""

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from barnabas.kernel.files import Files
 from barnabas.log.segments.segment import LOG_SUFFIX, file_name
 from barnabas.log.segments.segment_end import read_end
+from barnabas.log.segments.segment_factory import base_offset_of
 from barnabas.records.batch import NO_LEADER_EPOCH
 
 
@@ -33,13 +34,15 @@ NO_LOG: Final = LogProgress(NO_LEADER_EPOCH, -1)
 
 
 def has_log(files: Files, directory: str) -> bool:
-    """Whether there is anything of a log, also one that a crash left half cut; False also without the directory.
-    Raises OSError.
+    """Whether there is anything of a log, also one that a crash left half cut; False also without the directory. Where
+    it cannot be listed there may be: whoever opens it hears of it.
     """
     try:
         return any(LOG_SUFFIX in name for name in files.listdir(directory))
     except FileNotFoundError:
         return False
+    except OSError:
+        return True
 
 
 def is_unused(files: Files, directory: str) -> bool:
@@ -53,12 +56,10 @@ def is_unused(files: Files, directory: str) -> bool:
 def log_progress(files: Files, directory: str) -> LogProgress:
     """How far the log in a directory is. Raises OSError."""
     try:
-        stems = [
-            name.removesuffix(LOG_SUFFIX) for name in files.listdir(directory) if name.endswith(LOG_SUFFIX)
-        ]
+        found = map(base_offset_of, files.listdir(directory))
     except FileNotFoundError:
         return NO_LOG
-    bases = sorted((int(stem) for stem in stems if stem.isdigit()), reverse=True)
+    bases = sorted((base for base in found if base is not None), reverse=True)
     for base in bases:
         end = read_end(files, directory, base)
         if end.position:

@@ -73,10 +73,15 @@ def read_facts(files: Files, directory: str) -> StrayFacts:
 
 
 class FoundStray(NamedTuple):
-    """A partition that was set aside, and how far its log is."""
+    """A partition that was set aside, as a start found it."""
 
+    directory: str
+    """The path of its directory."""
     facts: StrayFacts
-    progress: LogProgress
+
+    def progress(self, files: Files) -> LogProgress:
+        """How far its log is; asked only where another copy may have more. Raises OSError."""
+        return log_progress(files, self.directory)
 
 
 def find_strays(files: Files, path: str) -> dict[StrayKey, FoundStray]:
@@ -85,7 +90,7 @@ def find_strays(files: Files, path: str) -> dict[StrayKey, FoundStray]:
     for name in sorted(files.listdir(path)):
         key, directory = parse_stray_name(name), os.path.join(path, name)
         if key is not None and is_directory(files, directory):
-            found[key] = FoundStray(read_facts(files, directory), log_progress(files, directory))
+            found[key] = FoundStray(directory, read_facts(files, directory))
     return found
 
 

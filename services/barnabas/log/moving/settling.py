@@ -155,7 +155,7 @@ class Settling:
         if not strays:
             return False
         progress = log_progress(self._files, os.path.join(former.path, left.name))
-        return any(not each.progress.is_behind(progress) for each in strays)
+        return any(not each.progress(self._files).is_behind(progress) for each in strays)
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key

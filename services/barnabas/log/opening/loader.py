@@ -14,6 +14,7 @@ from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
+from barnabas.log.cleaning.segment_swap import rename_all
 from barnabas.log.opening.interrupted import finish_interrupted_work
 from barnabas.log.opening.recovery import (
     ASIDE_SUFFIX,
@@ -27,8 +28,8 @@ from barnabas.log.opening.recovery import (
 from barnabas.log.producers import producer_snapshot
 from barnabas.log.producers.producer_state import CompletedTransaction, ProducerState
 from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
-from barnabas.log.segments.segment import LOG_SUFFIX, Segment, remove_marked
-from barnabas.log.segments.segment_factory import SegmentFactory
+from barnabas.log.segments.segment import LOG_SUFFIX, TEMPORARY_SUFFIX, Segment, remove_marked
+from barnabas.log.segments.segment_factory import SegmentFactory, base_offset_of
 from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
 from barnabas.records.control import decode_marker
@@ -94,9 +95,7 @@ def load(
         recovery_point = log_end_offset
     if log_end_offset < log_start_offset:
         # Kafka does the same: whatever is left, retention or DeleteRecords had removed.
-        for segment in segments:
-            remove_marked(segment.files, segment.mark_deleted())
-        segments, log_end_offset = [factory.create(log_start_offset)], log_start_offset
+        segments, log_end_offset = _begin_at(directory, factory, segments, log_start_offset), log_start_offset
         state.clear(log_start_offset)
     segments[-1].pin()
     state.end_offset = log_end_offset
@@ -109,6 +108,17 @@ def load(
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
 
 
+def _begin_at(
+    directory: str, factory: SegmentFactory, segments: Sequence[Segment], offset: int
+) -> list[Segment]:
+    """An empty log in place of these segments. At no time is there no segment at all, or it would count as lost."""
+    factory.create_aside(offset)
+    for segment in segments:
+        remove_marked(segment.files, segment.mark_deleted())
+    rename_all(factory.files, directory, offset, TEMPORARY_SUFFIX, "")
+    return [factory.find(offset)]
+
+
 def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log_end_offset: int) -> None:
     for epoch, start_offset in starts:
         if epoch > epochs.latest_epoch and start_offset < log_end_offset:
@@ -117,12 +127,10 @@ def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:
     """Every segment with a `.log` file, by base offset; index files that belong to none are removed."""
-    bases = {
-        int(stem) for name in names if (stem := name.removesuffix(LOG_SUFFIX)) != name and stem.isdigit()
-    }
+    bases = {base for name in names if (base := base_offset_of(name)) is not None}
     for name in names:
         stem, _, suffix = name.partition(".")
-        if suffix in _INDEX_SUFFIXES and stem.isdigit() and int(stem) not in bases:
+        if suffix in _INDEX_SUFFIXES and stem.isdecimal() and int(stem) not in bases:
             factory.files.unlink(f"{directory}/{name}")
     return [factory.find(base) for base in sorted(bases)]
 

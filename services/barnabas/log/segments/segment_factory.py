@@ -14,6 +14,14 @@ from barnabas.log.segments.segment import (
 from barnabas.log.segments.segment_cache import SegmentCache
 
 
+def base_offset_of(name: str) -> int | None:
+    """The base offset of the segment whose log has this name; None for any other file."""
+    stem = name.removesuffix(LOG_SUFFIX)
+    if stem == name or not stem.isdecimal() or file_name(int(stem), LOG_SUFFIX) != name:
+        return None
+    return int(stem)
+
+
 class SegmentFactory:
     """What all segments of a partition share."""
 

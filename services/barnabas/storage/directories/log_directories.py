@@ -144,6 +144,7 @@ class LogDirectories:
         )
         settling.settle_moves({each: on_disk.left for each, on_disk in found.items()}, all_there=all_there)
         aside = list(settling.separate_topics())
+        self.strays.add_furthest(settling.strays, settling.failed)
         for directory, partitions in settling.partitions.items():
             on_disk = found[directory]
             # Not before: a start that is refused takes nothing away from whoever has to say what counts.
@@ -153,7 +154,6 @@ class LogDirectories:
                 self._put(key, directory)
                 self.found.append(FoundPartition(*key, topic_id))
             self.futures += [FoundFuture(directory.path, name, *key) for name, key in on_disk.futures.items()]
-        self.strays.add_furthest(settling.strays)
         for home, stray, facts in aside:
             if home not in settling.failed:
                 self.strays.add(stray, home, facts)
@@ -237,21 +237,22 @@ class LogDirectories:
 
         One that is missing goes to where it was, one that none holds to the `preferred` one, else where the fewest are,
         if possible not into one of `avoid`, still less one that is `cordoned`. But any whose place is not known goes to
-        one that is offline, if any is, unless `is_new` says that nothing of it can be there: of what is set aside
-        elsewhere there may be more. It stays there until it moves, or each claim is released. May be called on an event
-        loop.
+        one that is offline, if any is, unless `is_new` says that nothing of it can be there: of what a start found set
+        aside elsewhere there may be more. It stays there until it moves, or each claim is released. May be called on an
+        event loop.
         """
         key = (topic, index)
         with self._lock:
             self._claims[key] += 1
-            stray_home = self.strays.home_of(StrayKey(topic_id, index))
+            stray = StrayKey(topic_id, index)
+            stray_home = self.strays.home_of(stray)
             is_new = is_new and self._topics.get(key) != topic_id and stray_home is None
             if is_new:
                 self._missing.expect_new(key)
             else:
                 self._topics[key] = topic_id
             if key not in self._places:
-                if self.offline and not is_new:
+                if self.offline and not is_new and (stray_home is None or self.strays.may_be_behind(stray)):
                     return min(self.offline)
                 best = self._by_path.get(preferred) or min(
                     self._directories,
@@ -344,7 +345,7 @@ class LogDirectories:
             raise DirectoryOffline(path)
         directory = self._by_path[path]
         self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
-        if not self.strays.take_back(directory, topic, StrayKey(topic_id, index)):
+        if self.strays.take_back(directory, topic, StrayKey(topic_id, index)):
             self._miss(directory, (topic, index), may_begin_anew=may_begin_anew)
         opened = directory.open_partition(
             topic, index, topic_id, config, producer_id_expiration_ms=self._producer_id_expiration_ms

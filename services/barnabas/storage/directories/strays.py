@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 
 from barnabas.kernel.errors import KafkaError
@@ -26,21 +27,47 @@ class Strays:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._held: dict[StrayKey, tuple[LogDirectory, StrayFacts]] = {}
+        self._found: set[StrayKey] = set()
+        """Those of them that were set aside before this start: elsewhere there may be more of them."""
 
     def add(self, stray: StrayKey, home: LogDirectory, facts: StrayFacts) -> None:
         """The partition was set aside in a log directory. An earlier copy stays on its disk, and is nobody's before the
         next start.
         """
         self._held[stray] = (home, facts)
+        self._found.discard(stray)
 
-    def add_furthest(self, found: Mapping[LogDirectory, Mapping[StrayKey, FoundStray]]) -> None:
-        """A start found these, set aside in log directories: of two copies the one with more of it counts."""
-        furthest: dict[StrayKey, LogProgress] = {}
+    def add_furthest(
+        self, found: Mapping[LogDirectory, Mapping[StrayKey, FoundStray]], failed: dict[LogDirectory, str]
+    ) -> None:
+        """A start found these, set aside in log directories: of two copies the one with more of it counts. A directory
+        whose copy of two cannot be read comes into `failed`, with the reason: it may be the one.
+        """
+        homes: defaultdict[StrayKey, list[LogDirectory]] = defaultdict(list)
         for home, strays in found.items():
-            for stray, (facts, progress) in strays.items():
-                if stray not in furthest or furthest[stray].is_behind(progress):
-                    furthest[stray] = progress
-                    self.add(stray, home, facts)
+            for stray in strays:
+                homes[stray].append(home)
+        progress: dict[tuple[StrayKey, LogDirectory], LogProgress] = {}
+        for stray, those in homes.items():
+            for home in those if len(those) > 1 else ():
+                try:
+                    progress[stray, home] = found[home][stray].progress(self._files)
+                except OSError as error:
+                    failed[home] = f"{found[home][stray].directory} cannot be read: {error}"
+        for stray, those in homes.items():
+            furthest = None
+            for home in those:
+                if home not in failed and (
+                    furthest is None or progress[stray, furthest].is_behind(progress[stray, home])
+                ):
+                    furthest = home
+            if furthest is not None:
+                self.add(stray, furthest, found[furthest][stray].facts)
+                self._found.add(stray)
+
+    def may_be_behind(self, stray: StrayKey) -> bool:
+        """Whether there may be more of it elsewhere than what is set aside here, as far as this start could look."""
+        return stray in self._found
 
     @property
     def keys(self) -> list[StrayKey]:
@@ -82,22 +109,23 @@ class Strays:
         return True
 
     def take_back(self, directory: LogDirectory, topic: str, stray: StrayKey) -> bool:
-        """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free; False if
-        it is gone. Raises KAFKA_STORAGE_ERROR, and LogStoreError rather than have a new log take the stray one's place.
+        """Have it be the partition of `topic` in a directory again, if it is set aside and its place is free; returns
+        whether that was so: it may be gone all the same, or be empty. Raises KAFKA_STORAGE_ERROR, and LogStoreError
+        rather than have a new log take the stray one's place.
         """
         held = self._held.get(stray)
         if held is None:
-            return True
+            return False
         with storage_errors(directory.path):
             if exists(self._files, os.path.join(directory.path, directory_name(topic, stray.partition))):
-                return True
+                return False
         if held[0] is not directory:
             raise LogStoreError(f"{topic}-{stray.partition} lies in {held[0].path}, set aside")
         is_back = take_back(directory, topic, stray, held[1])
         del self._held[stray]
         if is_back:
             log.info("took a stray partition back", partition=f"{topic}-{stray.partition}")
-        return is_back
+        return True
 
     def delete(self, stray: StrayKey, *, grace_ms: int = 0) -> None:
         """Delete a partition that was set aside `grace_ms` ago or earlier; a failing disk is logged."""

@@ -151,9 +151,6 @@ class LeaderState:
         known, self._followers = self._followers, {}
         for node in others:
             self._followers[node] = follower = known.get(node) or Follower(LONG_AGO)
-            if node in self._offline:
-                # What it has it says anew: a log that is lost begins empty.
-                follower.broker_epoch = UNKNOWN_EPOCH
             if node in self._isr:
                 follower.caught_up_ms = max(follower.caught_up_ms, caught_up_ms)
         self._caught_up &= self._followers.keys() - self._isr - self._offline
