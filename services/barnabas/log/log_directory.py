@@ -35,7 +35,7 @@ from barnabas.log.deleted_directories import DeletedDirectories
 from barnabas.log.directory_lock import take_lock
 from barnabas.log.errors import LogStoreError, storage_errors
 from barnabas.log.flush_times import FlushTimes
-from barnabas.log.log_progress import has_log
+from barnabas.log.log_progress import has_log, may_have_log
 from barnabas.log.moving.future_directory import MoveFacts
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
@@ -152,7 +152,7 @@ class LogDirectory:
         found: dict[PartitionKey, uuid.UUID | None] = {}
         for name in sorted(self._files.list_directories(self.path)):
             key = parse_directory_name(name)
-            if key is not None and not self._is_gone(key):
+            if key is not None and not self._is_gone(key, is_start=True):
                 found[key] = read_topic_id(self._files, self._file(name))
         for key in {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets} - found.keys():
             if self.promised(key):
@@ -170,11 +170,11 @@ class LogDirectory:
         """Up to which offset the checkpoints say that the partition has records; 0 where they do not name it."""
         return max(self.recovery_points.get(key, 0), self.high_watermarks.get(key, 0))
 
-    def _is_gone(self, key: PartitionKey) -> bool:
+    def _is_gone(self, key: PartitionKey, *, is_start: bool = False) -> bool:
         """Whether it has no directory, or should have a log in it, and has none: so looks the place where its file
         system was. Raises OSError.
         """
-        is_there = has_log if self.promised(key) else exists
+        is_there = exists if not self.promised(key) else may_have_log if is_start else has_log
         return not is_there(self._files, self._file(directory_name(*key)))
 
     def has_vanished(self, key: PartitionKey) -> bool:

@@ -34,13 +34,19 @@ NO_LOG: Final = LogProgress(NO_LEADER_EPOCH, -1)
 
 
 def has_log(files: Files, directory: str) -> bool:
-    """Whether there is anything of a log, also one that a crash left half cut; False also without the directory. Where
-    it cannot be listed there may be: whoever opens it hears of it.
+    """Whether there is anything of a log, also one that a crash left half cut; False also without the directory.
+    Raises OSError.
     """
     try:
         return any(LOG_SUFFIX in name for name in files.listdir(directory))
     except FileNotFoundError:
         return False
+
+
+def may_have_log(files: Files, directory: str) -> bool:
+    """The same as far as a start can tell: where it cannot be listed there may be, and whoever opens it hears of it."""
+    try:
+        return has_log(files, directory)
     except OSError:
         return True
 

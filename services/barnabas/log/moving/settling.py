@@ -129,10 +129,11 @@ class Settling:
                 path = os.path.join(former.path, each.name)
                 try:
                     topic_id = read_topic_id(self._files, path)
+                    is_found = self._is_found(former, each, topic_id)
                 except OSError as error:
                     self.failed[former] = f"{path}: {error}"
                     continue
-                if not self._is_found(former, each, topic_id):
+                if not is_found:
                     places[each.key, topic_id].append(path)
         for (key, _), paths in places.items():
             if len(paths) > 1:
@@ -151,11 +152,17 @@ class Settling:
         if any(topic_id == partitions.get(key) for partitions in self._found.values()):
             return True
         stray = StrayKey(topic_id, key[1])
-        strays = [those[stray] for those in self._strays.values() if stray in those]
+        strays = [(home, those[stray]) for home, those in self._strays.items() if stray in those]
         if not strays:
             return False
         progress = log_progress(self._files, os.path.join(former.path, left.name))
-        return any(not each.progress(self._files).is_behind(progress) for each in strays)
+        is_found = False
+        for home, each in strays:
+            try:
+                is_found = is_found or not each.progress(self._files).is_behind(progress)
+            except OSError as error:
+                self.failed[home] = f"{each.directory} cannot be read: {error}"
+        return is_found
 
     def _settle(self, former: LogDirectory, left: LeftDirectory, *, all_there: bool) -> None:
         path, key = os.path.join(former.path, left.name), left.key

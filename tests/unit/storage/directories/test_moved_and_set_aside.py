@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
-from two_disks import FIRST, PATHS, SECOND, Node, expire_all, fill, sync_names
+from two_disks import FIRST, PATHS, SECOND, Node, expire_all, fill, refuse, sync_names
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
@@ -336,3 +337,26 @@ def test_what_has_just_moved_keeps_where_it_begins_and_its_high_watermark() -> N
     home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[1], 3, 5)
     assert node.directories.at(home).high_watermarks[KEY] == 5
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("method", ["open", "listdir"])
+def test_what_is_set_aside_and_cannot_be_read_takes_its_own_directory_away(
+    node: Node, monkeypatch: pytest.MonkeyPatch, method: str, code: int
+) -> None:
+    """It may have more than what a move left in the other one, which stays until that can be told."""
+
+    def is_aside(path: str) -> bool:
+        return (
+            path.startswith(PATHS[1]) and "-stray" in path and (method == "listdir" or path.endswith(".log"))
+        )
+
+    with monkeypatch.context() as patch:
+        refuse(patch, node, method, is_aside, code)
+        node.crash()
+        assert (node.directories.offline, node.directories.found) == ({PATHS[1]}, [])
+        assert len(node.names(PATHS[0])) == 1
+    node.crash()
+    assert node.names(PATHS[0]) == []
+    home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
+    assert (home, log.log_end_offset) == (PATHS[1], 8)

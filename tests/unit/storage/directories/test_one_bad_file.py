@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 
 import pytest
-from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, fill
+from two_disks import CONFIG, FIRST, PATHS, SECOND, Node, fill, refuse
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints.checkpoint_file import LOG_START_OFFSET_FILE, write_offsets
@@ -39,19 +38,6 @@ def put(node: Node, path: str) -> None:
 def empty(node: Node) -> None:
     for name in node.files.listdir(f"{PATHS[0]}/t-0"):
         node.files.unlink(f"{PATHS[0]}/t-0/{name}")
-
-
-def refuse(
-    monkeypatch: pytest.MonkeyPatch, node: Node, method: str, refuses: Callable[[str], bool], code: int
-) -> None:
-    real = getattr(node.files, method)
-
-    def fail(path: str, *arguments: int) -> object:
-        if refuses(path):
-            raise OSError(code, os.strerror(code), path)
-        return real(path, *arguments)
-
-    monkeypatch.setattr(node.files, method, fail)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
@@ -147,3 +133,25 @@ def test_a_log_that_ends_before_its_start_is_never_without_a_segment(
         node.crash()
     home, log = node.begin(FIRST, is_new=False, may_begin_anew=False)
     assert (home, log.log_start_offset, log.log_end_offset) == (PATHS[0], 9, 9)
+
+
+@pytest.mark.parametrize("fails", [{1}, {2}, {1, 2}, {2, 3}])
+def test_a_lost_log_is_not_begun_anew_where_a_listing_fails(
+    monkeypatch: pytest.MonkeyPatch, fails: set[int]
+) -> None:
+    """Found at the start; then its place is empty, and the disk does not always say so."""
+    node = made()
+    node.crash()
+    empty(node)
+    listdir, seen = node.files.listdir, []
+
+    def sometimes(path: str) -> object:
+        seen.extend([path] if path == f"{PATHS[0]}/t-0" else [])
+        if len(seen) in fails and path == f"{PATHS[0]}/t-0":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return listdir(path)
+
+    monkeypatch.setattr(node.files, "listdir", sometimes)
+    for _ in range(4):
+        with pytest.raises(KafkaError):
+            node.begin(FIRST, is_new=False, may_begin_anew=False)

@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -151,3 +151,17 @@ def expire_all(log: PartitionLog) -> int:
     log.delete_old_segments(log.log_end_offset)
     assert [each.size for each in log.segments] == [0]
     return log.log_end_offset
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, node: Node, method: str, refuses: Callable[[str], bool], code: int
+) -> None:
+    """A method of the files fails for some paths, with this errno."""
+    real = getattr(node.files, method)
+
+    def fail(path: str, *arguments: int) -> object:
+        if refuses(path):
+            raise OSError(code, os.strerror(code), path)
+        return real(path, *arguments)
+
+    monkeypatch.setattr(node.files, method, fail)
