@@ -169,6 +169,13 @@ CALL_TIMEOUT_SECONDS: Final = 10.0
 """The longest wait for an answer from another service where the client names no timeout: less than the 30 s
 after which clients give a request up by themselves."""
 
+COORDINATOR_AWAITED_SECONDS: Final = 2.0
+"""How long a request waits for a coordinator that has gone: one that is started anew is there within half a second, or
+on a busy machine within two."""
+
+COORDINATOR_PAUSE_SECONDS: Final = 0.05
+"""After which it is asked again."""
+
 LOOK_UP_CALLS_MAX: Final = 2
 """How often a leader is asked for one look-up: once more if its connection breaks."""
 

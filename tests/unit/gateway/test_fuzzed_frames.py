@@ -50,6 +50,7 @@ async def serve(gateway: Gateway, frame: bytes) -> None:
     assert not any(code == -1 for _, code in gateway.dispatcher._metrics._errors)
 
 
+@pytest.mark.usefixtures("time_jumps")
 @each_version
 async def test_least_request_is_decoded_and_answered(gateway: Gateway, api_key: int, version: int) -> None:
     frame = request_frame(api_key, version, {})
@@ -61,6 +62,7 @@ async def test_least_request_is_decoded_and_answered(gateway: Gateway, api_key: 
     assert pieces is not None or api_key == 0
 
 
+@pytest.mark.usefixtures("time_jumps")
 @each_version
 async def test_truncations_and_trailing_bytes(gateway: Gateway, api_key: int, version: int) -> None:
     frame = request_frame(api_key, version, {})
@@ -70,6 +72,7 @@ async def test_truncations_and_trailing_bytes(gateway: Gateway, api_key: int, ve
         await serve(gateway, frame + tail)
 
 
+@pytest.mark.usefixtures("time_jumps")
 @each_version
 async def test_flipped_bytes_and_random_bodies(gateway: Gateway, api_key: int, version: int) -> None:
     randomness = random.Random(api_key * 100 + version)

@@ -22,6 +22,7 @@ async def handle(request: Request) -> Answer:
         body.group_id,
         lambda coordinator: coordinator.Heartbeat(message, timeout=limits.CALL_TIMEOUT_SECONDS),
         lambda code: HeartbeatResponse(error_code=code),
+        may_repeat=True,
     )
     return {"error_code": response.error_code}
 

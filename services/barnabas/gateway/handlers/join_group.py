@@ -28,6 +28,7 @@ async def handle(request: Request) -> Answer:
         message.group_id,
         lambda coordinator: coordinator.JoinGroup(message, timeout=seconds),
         lambda code: JoinGroupResponse(error_code=code, generation_id=-1, member_id=message.member_id),
+        may_repeat=bool(message.member_id),
     )
     return _answer(request, response)
 

@@ -41,6 +41,7 @@ async def handle(request: Request) -> Answer:
             body.group_id,
             lambda coordinator: coordinator.OffsetCommit(message, timeout=limits.CALL_TIMEOUT_SECONDS),
             commits.refused,
+            may_repeat=True,
         )
     return {"topics": commits.rows([_known_code(request, code) for code in codes_of(response)])}
 

@@ -14,7 +14,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.answers.in_slices import encode_answer
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.inside.gathered import Gathered
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.group_calls import call_coordinator_once
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import (
@@ -116,7 +116,7 @@ async def _fetch(
         member_id=getattr(group, "member_id", None),
         member_epoch=getattr(group, "member_epoch", -1),
     )
-    response = await call_coordinator(
+    response = await call_coordinator_once(
         request,
         group.group_id,
         lambda coordinator: coordinator.OffsetFetch(message, timeout=seconds),

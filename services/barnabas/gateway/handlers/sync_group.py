@@ -41,6 +41,7 @@ async def handle(request: Request) -> Answer:
             message, timeout=LONGEST_REBALANCE_SECONDS + JOIN_GRACE_SECONDS
         ),
         lambda code: SyncGroupResponse(error_code=code),
+        may_repeat=True,
     )
     return {
         "error_code": response.error_code,

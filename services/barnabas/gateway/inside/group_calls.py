@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from barnabas.gateway import limits
 from barnabas.gateway.inside.by_coordinator import RowT, gather_rows, not_answered
 from barnabas.gateway.inside.gathered import Gathered
+from barnabas.gateway.inside.patience import ask_patiently
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
@@ -30,11 +31,38 @@ async def call_coordinator(
     group_id: str,
     call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
     refused: Callable[[ErrorCode], ResponseT],
+    *,
+    may_repeat: bool = False,
 ) -> ResponseT:
     """The answer of the coordinator that owns the group, or `refused(code)` when it gives none.
 
-    The code makes clients look up the coordinator again and retry: COORDINATOR_NOT_AVAILABLE.
+    One that has gone is waited for a while; see `ask_patiently`, also for `may_repeat`. The code makes clients look up
+    the coordinator again and retry: COORDINATOR_NOT_AVAILABLE.
     """
+    links = request.parts.links
+    try:
+        return await ask_patiently(
+            request,
+            GROUP_METADATA_TOPIC,
+            group_id,
+            lambda: links.coordinator_for_group(group_id),
+            call,
+            may_repeat=may_repeat,
+        )
+    except KafkaError as error:
+        return refused(error.code)
+    except LinkError as error:
+        return refused(not_answered(request, error))
+
+
+async def call_coordinator_once(
+    request: Request,
+    group_id: str,
+    call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
+    refused: Callable[[ErrorCode], ResponseT],
+) -> ResponseT:
+    """The same, without waiting for one that has gone: for requests about many groups, and those whose clients ask
+    again just so."""
     try:
         coordinator = request.parts.links.coordinator_for_group(group_id)
         with request.wait:
@@ -58,7 +86,7 @@ async def call_coordinators(
 
     async def ask(ids: list[str], seconds: float) -> list[RowT]:
         return list(
-            await call_coordinator(
+            await call_coordinator_once(
                 request,
                 ids[0],
                 lambda coordinator: call(coordinator, ids, seconds),

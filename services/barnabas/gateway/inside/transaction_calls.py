@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.gateway.inside.by_coordinator import RowT, gather_rows, not_answered
 from barnabas.gateway.inside.gathered import Gathered
+from barnabas.gateway.inside.patience import ask_patiently
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError, NotSentInTime, Refused, Unreachable
@@ -30,8 +31,32 @@ async def call_transactions(
 ) -> ResponseT:
     """The answer of the coordinator that owns the transactional id, or `refused(code)` when it gives none.
 
-    The code makes clients look up the coordinator again and retry: COORDINATOR_NOT_AVAILABLE.
+    One that has gone is waited for a while; see `ask_patiently`. The code makes clients look up the coordinator again
+    and retry: COORDINATOR_NOT_AVAILABLE.
     """
+    links = request.parts.links
+    try:
+        return await ask_patiently(
+            request,
+            TRANSACTION_STATE_TOPIC,
+            transactional_id,
+            lambda: links.transactions_for(transactional_id),
+            call,
+            may_repeat=False,
+        )
+    except KafkaError as error:
+        return refused(error.code)
+    except LinkError as error:
+        return refused(not_answered(request, error))
+
+
+async def call_transactions_once(
+    request: Request,
+    transactional_id: str,
+    call: Callable[[TransactionsLink], Awaitable[ResponseT]],
+    refused: Callable[[ErrorCode], ResponseT],
+) -> ResponseT:
+    """The same, without waiting for one that has gone: for requests about many ids."""
     try:
         coordinator = request.parts.links.transactions_for(transactional_id)
         with request.wait:
@@ -55,7 +80,7 @@ async def call_all_transactions(
 
     async def ask(ids: list[str], seconds: float) -> list[RowT]:
         return list(
-            await call_transactions(
+            await call_transactions_once(
                 request,
                 ids[0],
                 lambda coordinator: call(coordinator, ids, seconds),

@@ -107,6 +107,7 @@ async def test_from_version_1_members_name_themselves() -> None:
     assert (answer.error_code, answer.error_message) == (42, "MemberId can't be empty.")
 
 
+@pytest.mark.usefixtures("time_jumps")
 async def test_nobody_coordinates() -> None:
     gateway = gateway_with()
     assert (await gateway.ask(BEAT, 1, beat_body())).error_code == ErrorCode.coordinator_not_available

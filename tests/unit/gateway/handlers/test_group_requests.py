@@ -68,6 +68,7 @@ async def test_join_group(version: int) -> None:
         assert [member.group_instance_id for member in answer.members] == [None, "i"]
 
 
+@pytest.mark.usefixtures("time_jumps")
 @pytest.mark.parametrize(("version", "protocol"), [(0, ""), (6, ""), (7, None), (9, None)])
 async def test_join_group_without_a_coordinator(version: int, protocol: str | None) -> None:
     body = {"group_id": "g", "session_timeout": 10_000, "member_id": "m"}
@@ -97,6 +98,7 @@ async def test_sync_group(version: int) -> None:
     assert timeout is not None
 
 
+@pytest.mark.usefixtures("time_jumps")
 @pytest.mark.parametrize(("api_key", "versions"), [(SYNC, 6), (HEARTBEAT, 5), (LEAVE, 6)])
 async def test_no_coordinator_in_every_version(api_key: int, versions: int) -> None:
     for version in range(versions):
@@ -105,6 +107,7 @@ async def test_no_coordinator_in_every_version(api_key: int, versions: int) -> N
         assert answer.error_code == ErrorCode.coordinator_not_available
 
 
+@pytest.mark.usefixtures("time_jumps")
 async def test_group_without_an_owner_is_not_available() -> None:
     gateway = Gateway([record for record in small_cluster() if not record.HasField("coordinator")])
     answer = await gateway.ask(HEARTBEAT, 3, {"group_id": "g"})
@@ -199,6 +202,7 @@ async def test_offset_commit_mixes_what_exists_and_what_does_not(version: int) -
         assert [topic.name for topic in answer.topics] == ["orders", "none", "bills"]
 
 
+@pytest.mark.usefixtures("time_jumps")
 async def test_offset_commit_without_a_coordinator() -> None:
     answer = await Gateway().ask(OFFSET_COMMIT, 9, commit_body(9))
     codes = [[int(partition.error_code) for partition in topic.partitions] for topic in answer.topics]
@@ -342,6 +346,7 @@ async def test_cancelling_a_join_cancels_its_call() -> None:
     assert cancelled.is_set()
 
 
+@pytest.mark.usefixtures("time_jumps")
 async def test_a_coordinator_that_is_away_is_one_line_and_not_one_a_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

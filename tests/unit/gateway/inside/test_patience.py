@@ -1,0 +1,169 @@
+"""A coordinator that has gone is waited for; what may have been carried out is sent again where that is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from gateway_harness import FakeLink, Gateway, coordinator_record, small_cluster, topic_records
+
+from barnabas.gateway import limits
+from barnabas.kernel.errors import ErrorCode
+from barnabas.links.errors import (
+    ConnectionRefused,
+    DeadlinePassed,
+    LinkError,
+    NotSentInTime,
+    OutcomeUnknown,
+    Unreachable,
+)
+from barnabas.messages import coordinator_pb2 as pb
+from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
+from barnabas.messages.transactions_pb2 import EndTxnResponse
+from barnabas.metadata.features import GROUP_VERSION
+from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, feature_key
+
+pytestmark = pytest.mark.usefixtures("time_jumps")
+
+OFFSET_COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, OFFSET_DELETE, CONSUMER_HEARTBEAT = 8, 11, 12, 13, 14, 47, 68
+INIT_PRODUCER_ID, END_TXN = 22, 26
+NOT_AVAILABLE = ErrorCode.coordinator_not_available
+
+IN_GROUP = {"group_id": "g", "member_id": "m"}
+COMMIT = {
+    **IN_GROUP,
+    "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 5}]}],
+}
+
+
+def beat(epoch: int) -> dict[str, Any]:
+    return {**IN_GROUP, "member_epoch": epoch}
+
+
+class Failing:
+    """Answers after so many failures."""
+
+    def __init__(self, error: Callable[[str], LinkError], failures: int, answer: Any) -> None:
+        self.error, self.failures, self.answer, self.asked = error, failures, answer, 0
+
+    def __call__(self, _: Any) -> Any:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise self.error("gone")
+        return self.answer
+
+
+async def heartbeat_code(gateway: Gateway) -> int:
+    return int((await gateway.ask(HEARTBEAT, 4, IN_GROUP)).error_code)
+
+
+@pytest.mark.parametrize("error", [Unreachable, ConnectionRefused])
+async def test_one_that_cannot_be_reached_is_asked_until_it_is_back(
+    error: Callable[[str], LinkError],
+) -> None:
+    gateway = Gateway()
+    gateway.coordinator.answers["Heartbeat"] = back = Failing(error, 10, pb.HeartbeatResponse())
+    assert await heartbeat_code(gateway) == 0
+    assert back.asked == 11
+
+
+async def test_it_is_awaited_for_so_long_and_no_longer() -> None:
+    gateway, loop = Gateway(), asyncio.get_running_loop()
+    gateway.coordinator.answers["Heartbeat"] = never = Failing(Unreachable, 10**6, None)
+    began = loop.time()
+    assert await heartbeat_code(gateway) == NOT_AVAILABLE
+    assert (
+        limits.COORDINATOR_AWAITED_SECONDS <= loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS + 0.2
+    )
+    assert never.asked <= limits.COORDINATOR_AWAITED_SECONDS / limits.COORDINATOR_PAUSE_SECONDS + 2
+
+
+async def test_a_gateway_that_sends_its_clients_away_waits_no_longer() -> None:
+    gateway, loop = Gateway(), asyncio.get_running_loop()
+    gateway.coordinator.answers["Heartbeat"] = Failing(Unreachable, 10**6, None)
+    began = loop.time()
+    asked = asyncio.create_task(heartbeat_code(gateway))
+    await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS / 2)
+    gateway.parts.sending_away.begin()
+    assert await asked == NOT_AVAILABLE
+    assert loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS * 3 / 4
+
+
+@pytest.mark.parametrize("error", [DeadlinePassed, NotSentInTime])
+async def test_one_that_let_the_time_pass_is_not_asked_again(error: Callable[[str], LinkError]) -> None:
+    gateway = Gateway()
+    gateway.coordinator.answers["Heartbeat"] = silent = Failing(error, 1, pb.HeartbeatResponse())
+    assert await heartbeat_code(gateway) == NOT_AVAILABLE
+    assert silent.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body", "is_repeated"),
+    [
+        (OFFSET_COMMIT, 9, COMMIT, True),
+        (HEARTBEAT, 4, IN_GROUP, True),
+        (SYNC, 5, {**IN_GROUP, "protocol_type": "consumer", "protocol_name": "range"}, True),
+        (JOIN, 9, {**IN_GROUP, "session_timeout": 10_000}, True),
+        (JOIN, 9, {"group_id": "g", "session_timeout": 10_000}, False),
+        (LEAVE, 5, {"group_id": "g", "members": [{"member_id": "m"}]}, False),
+        (OFFSET_DELETE, 0, {"group_id": "g"}, False),
+        (CONSUMER_HEARTBEAT, 1, beat(3), True),
+        (CONSUMER_HEARTBEAT, 1, beat(0), False),
+        (CONSUMER_HEARTBEAT, 1, beat(-1), False),
+    ],
+)
+async def test_what_may_have_been_done_is_done_again_only_where_that_changes_nothing(
+    api_key: int, version: int, body: dict[str, Any], is_repeated: bool
+) -> None:
+    gateway = Gateway()
+    feature = FeatureRecord(name=GROUP_VERSION, level=1)
+    gateway.metadata.apply(MetadataRecord(key=feature_key(GROUP_VERSION), feature=feature))
+    await gateway.ask(api_key, version, body)  # its outcome is unknown, each time
+    assert gateway.coordinator.calls
+    assert (len(gateway.coordinator.calls) > 1) == is_repeated
+
+
+async def test_while_nobody_owns_the_group_the_next_owner_is_awaited() -> None:
+    records = [record for record in small_cluster() if not record.HasField("coordinator")]
+    gateway = Gateway(records)
+    gateway.coordinator.answers["Heartbeat"] = lambda _: pb.HeartbeatResponse()
+    asked = asyncio.create_task(heartbeat_code(gateway))
+    await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS / 2)
+    assert not asked.done()
+    gateway.metadata.apply(coordinator_record("c1"))
+    assert await asked == 0
+
+
+async def test_who_has_its_place_by_then_is_asked() -> None:
+    gateway = Gateway()
+    gateway.coordinator.answers["Heartbeat"] = gone = Failing(Unreachable, 10**6, None)
+    gateway.links.coordinators["c2"] = FakeLink(Heartbeat=lambda _: pb.HeartbeatResponse())
+    asked = asyncio.create_task(heartbeat_code(gateway))
+    await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS / 2)
+    before = gone.asked
+    gateway.metadata.apply(
+        coordinator_record("c2"), *topic_records(GROUP_METADATA_TOPIC, [1], coordinator_id="c2")
+    )
+    assert await asked == 0
+    assert gone.asked == before
+
+
+@pytest.mark.parametrize("api_key", [HEARTBEAT, INIT_PRODUCER_ID])
+async def test_without_the_topic_there_is_nothing_to_wait_for(api_key: int) -> None:
+    no_topic = [each for each in small_cluster() if each.topic.name != GROUP_METADATA_TOPIC]
+    gateway, loop = Gateway(no_topic), asyncio.get_running_loop()
+    began = loop.time()
+    body = IN_GROUP if api_key == HEARTBEAT else {"transactional_id": "t", "transaction_timeout": 1000}
+    assert (await gateway.ask(api_key, 4, body)).error_code == NOT_AVAILABLE
+    assert loop.time() - began < limits.COORDINATOR_PAUSE_SECONDS
+
+
+@pytest.mark.parametrize(("error", "asked"), [(Unreachable, 3), (OutcomeUnknown, 1)])
+async def test_transactions(error: Callable[[str], LinkError], asked: int) -> None:
+    gateway = Gateway([*small_cluster(), *topic_records(TRANSACTION_STATE_TOPIC, [1], coordinator_id="c1")])
+    gateway.transactions.answers["EndTxn"] = ends = Failing(error, 2, EndTxnResponse())
+    body = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    answer = await gateway.ask(END_TXN, 3, body)
+    assert (answer.error_code, ends.asked) == (0 if asked == 3 else NOT_AVAILABLE, asked)
