@@ -356,8 +356,8 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionChange, "_find_eligible", _whatever_may_be_lost, 28, 3
     ),
     "eligible-for-ever": Plant(PartitionChange, "_find_eligible", _for_ever, 6, 3),
-    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 8, 3),
-    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 3, 3),
+    "join-without-catching-up": Plant(LeaderState, "expand", _whoever_fetches, 13, 3),
+    "count-only-the-proposed-isr": Plant(LeaderState, "_maximal", _only_the_proposed, 4, 3),
     "high-watermark-moves-below-min-isr": Plant(LeaderState, "replicated", _also_below_min_isr, 1, 3),
     "deposed-controller-writes": Plant(writer, "decide", _whoever_decides, 16, 3),
     "former-incarnation-joins": Plant(
