@@ -139,7 +139,7 @@ class LogDirectory:
 
     @property
     def was_clean(self) -> bool:
-        """Whether the directory had been closed properly."""
+        """Whether the directory had been closed properly, with the logs that were there: see `loader.load`."""
         return self.closed is not None
 
     def _file(self, name: str) -> str:
@@ -239,7 +239,7 @@ class LogDirectory:
         self.take_in(key, log)
         # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
         # end must not vouch for what is appended from here on.
-        if log.recovery_point < known or (log.recovery_checkpoint > known and not is_clean):
+        if log.recovery_point < known or log.recovery_checkpoint > known:
             try:
                 self.write_checkpoints()
             except KafkaError:

@@ -143,7 +143,7 @@ class PartitionLog:
             loaded.producer_state.expire(environment.clock.now_ms(), producer_id_expiration_ms)
         state = LogState(directory, factory, epochs, loaded)
         times = flush_times or FlushTimes()
-        is_placed = is_identified and clean_shutdown
+        is_placed = is_identified and not loaded.report.segments_checked
         opened = cls(
             topic, partition, topic_id, environment.clock, state, loaded, first_dirty_offset, times, is_placed
         )

@@ -128,7 +128,7 @@ def test_an_empty_segment_below_the_end_of_the_one_before_is_dropped(
     log.close()
     for suffix in (".log", ".index", ".timeindex"):
         (tmp_path / "t-0" / f"{orphan:020d}{suffix}").touch()
-    again = open_log(tmp_path, clean=clean, recovery_point=12 if clean else 0)
+    again = open_log(tmp_path, clean=clean, recovery_point=log.recovery_checkpoint if clean else 0)
     assert again.segment_base_offsets == (0, 5, 10)
     assert again.recovery_report.orphans_removed == (orphan,)
     assert offsets(again) == list(range(12))

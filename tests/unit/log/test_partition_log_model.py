@@ -97,7 +97,7 @@ def test_reads_equal_a_list(batches: list[list[tuple[int, bytes]]], data: st.Dat
         greatest = max(model, key=lambda r: r.timestamp, default=None)
         assert log.max_timestamp() == (None if greatest is None else (greatest.offset, greatest.timestamp, 0))
         log.close()
-        again = open_log(directory, clean=True)
+        again = open_log(directory, clean=True, recovery_point=log.recovery_checkpoint)
         assert again.recovery_report.segments_checked == 0
         assert read_all(again) == model
         assert again.offset_for_timestamp(wanted) == expected
@@ -188,7 +188,7 @@ def test_an_index_that_does_not_fit_its_log_is_rebuilt(tmp_path: Path) -> None:
     first.write_bytes(b"\x7f" * 16)
     second.write_bytes(b"odd")
     min(directory.glob("*.timeindex")).unlink()
-    again = open_log(str(tmp_path), clean=True)
+    again = open_log(str(tmp_path), clean=True, recovery_point=log.recovery_checkpoint)
     assert read_all(again) == model
     found = again.offset_for_timestamp(30)
     assert found is not None

@@ -356,7 +356,7 @@ def test_interrupted_removals_and_swaps_are_finished(harness: Harness) -> None:
     (directory / "00000000000000000000.log.cleaned").write_bytes(b"x")
     merged = b"".join((directory / f"{base:020d}.log").read_bytes() for base in (0, 5))
     (directory / f"{0:020d}.log.swap").write_bytes(merged)
-    again = harness.open(segment_bytes=1000, clean=True)
+    again = harness.open(segment_bytes=1000, clean=True, recovery_point=log.recovery_checkpoint)
     assert bases(again) == [0, 10]
     found = again.locate(9, 10)
     assert found is not None
@@ -384,7 +384,7 @@ def test_nowait_reads_warm_data_and_refuses_closed_segments(harness: Harness) ->
     log = harness.open(segment_bytes=1000)
     harness.append(log, 12)
     log.close()
-    again = harness.open(segment_bytes=1000, clean=True)
+    again = harness.open(segment_bytes=1000, clean=True, recovery_point=log.recovery_checkpoint)
     with pytest.raises(BlockingIOError):
         again.locate(0, 100, nowait=True)
     again.read(0, 100)

@@ -1,7 +1,8 @@
 """Opening a partition's log: find its segments, recover what a crash left, rebuild the producer state.
 
-After a clean shutdown only the last segment's end is looked at. After any other, see `recovery`. One listing of the
-directory and one walk over what has to be checked serve everything, since a node may hold thousands of logs.
+After a clean shutdown only the last segment's end is looked at: it is the recovery point. After any other, see
+`recovery`. One listing of the directory and one walk over what has to be checked serve everything, since a node may
+hold thousands of logs.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def load(
 ) -> LoadedLog:
     """Load the log of one partition from its directory; creates the first segment of an empty one.
 
-    `was_compacted` says that segments may end before their successor begins. Raises OSError.
+    `clean_shutdown` says that the log directory was closed properly, and is believed of a log that ends at its recovery
+    point. One that goes on behind it was away then, and nobody has checked it since it crashed. `was_compacted` says
+    that segments may end before their successor begins. Raises OSError.
     """
     names = finish_interrupted_work(factory.files, directory)
     report = RecoveryReport()
@@ -69,11 +72,9 @@ def load(
         # A log whose files are gone starts where its checkpoint says it started.
         segments = [factory.create(log_start_offset)]
     remove_orphans(segments, report)
-    log_end_offset = _end_of_clean(segments[-1]) if clean_shutdown else None
+    log_end_offset = _end_of_clean(segments[-1], recovery_point) if clean_shutdown else None
     if log_end_offset is not None:
         first = len(segments)
-    elif clean_shutdown:
-        first = len(segments) - 1
     else:
         first = first_unchecked(segments, recovery_point)
         compare_ends(segments, first, report, has_gaps=was_compacted)
@@ -89,10 +90,9 @@ def load(
         )
         epoch_starts = checker.epoch_starts
         report.lost_below_recovery_point = max(0, recovery_point - log_end_offset)
-        recovery_point = min(recovery_point, log_end_offset)
     else:
         epoch_starts = []
-        recovery_point = log_end_offset
+    recovery_point = min(recovery_point, log_end_offset)
     if log_end_offset < log_start_offset:
         # Kafka does the same: whatever is left, retention or DeleteRecords had removed.
         segments, log_end_offset = _begin_at(directory, factory, segments, log_start_offset), log_start_offset
@@ -138,10 +138,13 @@ def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]
 _INDEX_SUFFIXES = ("index", "timeindex", "txnindex")
 
 
-def _end_of_clean(segment: Segment) -> int | None:
-    """The next offset after a segment that was closed properly; None when its end is not a batch's end."""
+def _end_of_clean(segment: Segment, recovery_point: int) -> int | None:
+    """The next offset after the last segment of a log that was closed properly; None when its end is not a batch's end,
+    or lies past the recovery point.
+    """
     end = end_of(segment)
-    return end.next_offset if end.position == segment.size else None
+    is_clean = end.position == segment.size and end.next_offset <= recovery_point
+    return end.next_offset if is_clean else None
 
 
 class _Checker:

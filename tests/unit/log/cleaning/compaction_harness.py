@@ -36,7 +36,9 @@ def make_config(**changed: object) -> LogConfig:
     return LogConfig(**{**values, **changed})  # type: ignore[arg-type]
 
 
-def open_log(directory: str, clock: ManualClock, *, clean: bool = False, **changed: object) -> PartitionLog:
+def open_log(
+    directory: str, clock: ManualClock, *, clean: bool = False, recovery_point: int = 0, **changed: object
+) -> PartitionLog:
     config = make_config(**changed)
     return PartitionLog.open(
         directory,
@@ -46,6 +48,7 @@ def open_log(directory: str, clock: ManualClock, *, clean: bool = False, **chang
         config,
         seeded_environment(1, clock, files=FILES),
         clean_shutdown=clean,
+        recovery_point=recovery_point,
     )
 
 

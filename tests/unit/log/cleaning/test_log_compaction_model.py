@@ -81,7 +81,11 @@ class Model:
             self.log.close()
         else:
             self.log.release()
-        self.log = open_log(self.directory, self.clock, clean=clean, segment_bytes=self.size)
+        point = self.log.recovery_checkpoint if clean else 0
+        self.log = open_log(
+            self.directory, self.clock, clean=clean, recovery_point=point, segment_bytes=self.size
+        )
+        assert (self.log.recovery_report.segments_checked == 0) is clean
 
     def check(self) -> None:
         found = read_all(self.log)
@@ -172,7 +176,9 @@ def test_a_crash_at_any_file_operation_loses_nothing(
         [(clock.now_ms(), b"k1", b"29", ())], producer_id=1, producer_epoch=0, base_sequence=29
     )
     for number, copy in enumerate(copies):
-        again = open_log(str(copy), clock, clean=number % 2 == 0, segment_bytes=400)
+        clean = number % 2 == 0
+        point = log.log_end_offset if clean else 0
+        again = open_log(str(copy), clock, clean=clean, recovery_point=point, segment_bytes=400)
         found = read_all(again)
         assert {record.key: record for record in found} == last
         assert again.log_end_offset == 30

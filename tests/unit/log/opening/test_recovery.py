@@ -123,8 +123,9 @@ def test_an_empty_segment_below_the_end_is_a_rolls_orphan(tmp_path: Path, clean:
     for base in orphans:
         for suffix in (".log", ".index", ".timeindex", ".snapshot"):
             (directory / f"{base:020d}{suffix}").touch()
-    again = open_log(tmp_path, clean=clean)
+    again = open_log(tmp_path, clean=clean, recovery_point=log.recovery_checkpoint if clean else 0)
     assert again.recovery_report.orphans_removed == tuple(orphans)
+    assert (again.recovery_report.segments_checked == 0) is clean
     assert again.recovery_report.gaps == []
     assert again.segment_base_offsets == bases
     assert offsets(again) == list(range(18))
@@ -195,7 +196,9 @@ def test_a_tail_of_zeros_is_cut(tmp_path: Path, clean: bool, caplog: pytest.LogC
     path, size = segment_path(log, 0), log.size
     log.close()
     os.truncate(path, size + 5000)
-    again = open_log(tmp_path, config=LogConfig(), clean=clean)
+    again = open_log(
+        tmp_path, config=LogConfig(), clean=clean, recovery_point=log.recovery_checkpoint if clean else 0
+    )
     assert (again.log_end_offset, path.stat().st_size) == (10, size)
     assert again.recovery_report.bytes_truncated == 5000
     (said,) = caplog.records
@@ -227,15 +230,18 @@ def test_index_files_are_built_anew(tmp_path: Path, clean: bool, harm: str) -> N
             path.write_bytes(path.read_bytes() + b"\x7f" * 24)
         else:
             path.write_bytes(b"\x00\x00\x00\x01\x00\x00\x00\x07" * 3)
-    again = open_log(tmp_path, clean=clean)
+    again = open_log(tmp_path, clean=clean, recovery_point=log.recovery_checkpoint if clean else 0)
     assert again.recovery_report.gaps == []
+    assert (again.recovery_report.segments_checked == 0) is clean
     assert offsets(again) == list(range(18))
     for wanted in (0, 7, 17):
         found = again.offset_for_timestamp(wanted)
         assert found is not None
         assert found.offset == wanted
     again.close()
-    assert offsets(open_log(tmp_path, clean=True)) == list(range(18))
+    assert offsets(open_log(tmp_path, clean=True, recovery_point=again.recovery_checkpoint)) == list(
+        range(18)
+    )
 
 
 @pytest.mark.parametrize("recovery_point", [0, 9, 23])

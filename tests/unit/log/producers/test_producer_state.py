@@ -134,7 +134,7 @@ def test_state_survives_a_restart(tmp_path: Path, clean: bool) -> None:
         log.close()
     else:
         log.release()
-    again = open_log(tmp_path, clean=clean, recovery_point=20)
+    again = open_log(tmp_path, clean=clean, recovery_point=log.recovery_checkpoint if clean else 20)
     assert produce(again, 39).duplicate
     assert produce(again, 40).base_offset == 41
     assert again.last_stable_offset(42) == 40
@@ -149,7 +149,7 @@ def test_state_is_rebuilt_without_snapshots(tmp_path: Path) -> None:
     log.close()
     for path in Path(log.directory).glob("*.snapshot"):
         path.write_bytes(b"\0\1broken")
-    again = open_log(tmp_path, clean=True)
+    again = open_log(tmp_path, clean=True, recovery_point=log.recovery_checkpoint)
     assert again.recovery_report.snapshot_offset == -1
     assert [produce(again, n).duplicate for n in range(35, 41)] == [True] * 5 + [False]
 
@@ -267,7 +267,7 @@ def test_snapshots_round_trip_and_notice_damage(entries: list[ProducerEntry], at
 
 def stop(log: PartitionLog) -> dict[str, int]:
     log.close()
-    return {}
+    return {"recovery_point": log.recovery_checkpoint}
 
 
 def kill(log: PartitionLog) -> dict[str, int]:
