@@ -434,7 +434,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "know-topics-by-their-names": Plant(Replicas, "_follow", by_its_name, 47, 3),
     "append-behind-the-next": Plant(AppendHandler, "handle", sometimes_behind_the_next, 13, 3),
     "session-keeps-its-first-offsets": Plant(FetchSession, "update", only_what_is_new, 3, 3),
-    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 13, 3),
+    "move-without-the-last-records": Plant(FutureLog, "complete", what_was_copied_before, 53, 3),
     "keep-a-directory-that-refuses": Plant(
         DiskRefusals,
         "on_refusal",

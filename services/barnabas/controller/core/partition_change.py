@@ -200,6 +200,7 @@ class PartitionChange:
         is_new_epoch = leader != before.leader or (leader == self.restarted and leader != NO_LEADER)
         if self.replicas != self._replicas_before:
             changed.replicas[:] = self.replicas
+            # Who leaves has its log deleted, and may come again: a leader counts on what it said for one epoch only.
             is_new_epoch = is_new_epoch or not set(self._replicas_before) <= set(self.replicas)
         if not _same(self.isr, self._isr_before):
             changed.isr[:] = self.isr

@@ -124,10 +124,15 @@ class LeaderState:
     # -- what the controller and the settings say ----------------------------------------------------------------
 
     def begin_epoch(self, record: PartitionRecord, *, log_end_offset: int, now_ms: float) -> None:
-        """A leader epoch of this replica begins at `log_end_offset`; it may have led in the one before as well."""
+        """A leader epoch of this replica begins at `log_end_offset`; it may have led in the one before as well.
+
+        What followers said counts for the leader epoch in which they said it, and under each they say it anew: metadata
+        may come without what was in between. Another one may have led then, and had a follower take back what it had;
+        or one was no replica any more, and is one again: the same process, whose log was deleted.
+        """
         self._epoch_start = log_end_offset
-        for follower in self._followers.values():
-            follower.caught_up_ms, follower.disk_refuses = LONG_AGO, False
+        self._followers.clear()
+        self._caught_up.clear()
         self._take(record, caught_up_ms=now_ms)
 
     def on_truncated(self, log_end_offset: int) -> None:

@@ -1,7 +1,7 @@
 """LeaderState against a controller, followers and a network that do as they like: nothing committed is ever lost.
 
-The model is one leader epoch: followers' logs are prefixes of the leader's, so lengths stand for them. Messages wait in
-lists and arrive in any order, or not for a long time; metadata arrive more than once. A seed replays exactly.
+The model is one leader: followers' logs are prefixes of its own, so lengths stand for them. Messages wait in lists and
+arrive in any order, or not for a long time; metadata arrive more than once, or not at all. A seed replays exactly.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Cluster:
         self.view = dict(EPOCHS)
         """The nodes as the leader knows them."""
         self.isr = {LEADER, *chance.sample(FOLLOWERS, chance.randint(0, 2))}
-        self.partition_epoch = 0
+        self.partition_epoch = self.leader_epoch = 0
         length = chance.randint(0, 3)
         self.logs = {node: length if node in self.isr else 0 for node in NODES}
         self.records = [record(tuple(sorted(self.isr)))]
         self.proposals: list[Proposal] = []
         self.refusals: list[Proposal] = []
-        self.fetches: list[tuple[int, int, int]] = []
+        self.fetches: list[tuple[int, int, int, int]] = []
         self.answers: list[tuple[int, int, int, int]] = []
-        self.high_watermark = 0
+        self.high_watermark = self.known_epoch = 0
         self.leader = LeaderState(
             LEADER,
             self.records[0],
@@ -67,6 +67,7 @@ class Cluster:
             self.fence,
             self.unfence,
             self.restart_without_its_disk,
+            self.leave_and_come_again,
             self.hear_of_the_nodes,
         ]
         self.chance.choice(often if self.chance.random() < 0.85 else seldom)()
@@ -78,16 +79,16 @@ class Cluster:
     def append(self) -> None:
         self.logs[LEADER] += self.chance.randint(1, 3)
 
-    def send_fetch(self) -> None:
-        node = self.chance.choice(FOLLOWERS)
-        self.fetches.append((node, self.logs[node], self.epochs[node]))
+    def send_fetch(self, node: int = 0) -> None:
+        node = node or self.chance.choice(FOLLOWERS)
+        self.fetches.append((node, self.logs[node], self.epochs[node], self.leader_epoch))
 
     def take_fetch(self) -> None:
         if not self.fetches:
             return
-        node, offset, epoch = self.pick(self.fetches)
+        node, offset, epoch, leader_epoch = self.pick(self.fetches)
         end = self.logs[LEADER]
-        if self.leader.on_fetch(
+        if leader_epoch == self.known_epoch and self.leader.on_fetch(
             node,
             offset,
             log_start_offset=0,
@@ -125,8 +126,8 @@ class Cluster:
         if not self.proposals:
             return
         proposal = self.pick(self.proposals)
-        if proposal.partition_epoch != self.partition_epoch:
-            return  # INVALID_UPDATE_VERSION: the leader learns from the metadata
+        if (proposal.leader_epoch, proposal.partition_epoch) != (self.leader_epoch, self.partition_epoch):
+            return  # the leader learns from the metadata
         if all(node in self.alive and epoch == self.epochs[node] for node, epoch in proposal.isr):
             self.change({node for node, _ in proposal.isr})
         else:
@@ -155,14 +156,27 @@ class Cluster:
         self.alive.add(node)
         self.change(self.isr - {node})
 
+    def leave_and_come_again(self) -> None:
+        """The leader hears of both at once."""
+        node = self.chance.choice(FOLLOWERS)
+        self.logs[node] = 0
+        self.leader_epoch += 1
+        self.change(self.isr - {node})
+
     def change(self, isr: set[int]) -> None:
-        if isr != self.isr:
+        if isr != self.isr or self.leader_epoch != self.records[-1].leader_epoch:
             self.isr = isr
             self.partition_epoch += 1
-            self.records.append(record(tuple(sorted(isr)), self.partition_epoch))
+            self.records.append(record(tuple(sorted(isr)), self.partition_epoch, self.leader_epoch))
 
-    def hear_of_the_partition(self) -> None:
-        self.leader.on_record(self.chance.choice(self.records[-3:]))
+    def hear_of_the_partition(self, among: int = 3) -> None:
+        heard = self.chance.choice(self.records[-among:])
+        if heard.leader_epoch > self.known_epoch:
+            self.known_epoch = heard.leader_epoch
+            self.leader.begin_epoch(heard, log_end_offset=self.logs[LEADER], now_ms=self.now_ms)
+        else:
+            self.leader.on_record(heard)
+        self.send(self.leader.expand_by_any(self.high_watermark, self.view))
 
     def hear_of_the_nodes(self) -> None:
         self.view = {node: self.epochs[node] for node in self.alive}
@@ -186,8 +200,9 @@ class Cluster:
         for _ in range(12):
             self.now_ms += 1
             self.hear_of_the_nodes()
-            self.leader.on_record(self.records[-1])
-            self.fetches += [(node, self.logs[node], self.epochs[node]) for node in FOLLOWERS]
+            self.hear_of_the_partition(among=1)
+            for node in FOLLOWERS:
+                self.send_fetch(node)
             for waiting, work in (
                 (self.fetches, self.take_fetch),
                 (self.answers, self.take_answer),
@@ -453,6 +468,7 @@ def test_a_new_leader_epoch_gives_followers_their_time_again_and_forgets_what_wa
     fetch(leader, 2, 5, end=5, now_ms=1.0)
     leader.begin_epoch(record((1, 2), 1, 1), log_end_offset=6, now_ms=50.0)
     assert leader.shrink(log_end_offset=6, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=55.0) is None
+    fetch(leader, 2, 5, end=6, now_ms=55.0)
     assert leader.replicated(6) == 5
     assert leader.shrink(log_end_offset=6, lag_ms_max=LAG_MS, eligible=EPOCHS, now_ms=61.0) == Proposal(
         1, 1, ((1, 10),)
@@ -460,3 +476,24 @@ def test_a_new_leader_epoch_gives_followers_their_time_again_and_forgets_what_wa
     leader.begin_epoch(record((1, 2), 2, 2), log_end_offset=6, now_ms=70.0)
     fetch(leader, 2, 6, end=6, now_ms=71.0)
     assert leader.replicated(6) == 6
+
+
+def test_what_a_follower_had_under_another_leader_epoch_is_not_counted() -> None:
+    """Metadata come without what was in between: another one may have led, and had it take back what it had."""
+    leader = leading((1, 2, 3), end=5)
+    fetch(leader, 2, 9, end=9)
+    fetch(leader, 3, 5, end=9)
+    leader.begin_epoch(record((1, 2, 3), 2, 2), log_end_offset=9, now_ms=2.0)
+    fetch(leader, 3, 9, end=9)
+    assert leader.replicated(9) == UNKNOWN_OFFSET
+
+
+def test_nor_does_it_come_to_be_in_sync_by_that() -> None:
+    """It may have left meanwhile, with its log, and come again."""
+    leader = leading((1, 2), end=5)
+    fetch(leader, 3, 5, end=5)
+    leader.begin_epoch(record((1, 2), 2, 1), log_end_offset=5, now_ms=2.0)
+    assert not leader.waits_for(3)
+    assert leader.expand_by_any(5, EPOCHS) is None
+    fetch(leader, 3, 5, end=5, now_ms=3.0)
+    assert leader.expand_by_any(5, EPOCHS) == Proposal(1, 2, ((1, 10), (2, -1), (3, 30)))
