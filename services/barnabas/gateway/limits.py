@@ -120,6 +120,12 @@ TELLING_SECONDS: Final = 0.05
 """How long it tells each of them: until what its client has sent already is refused as well, and less than until it is
 sent again (retry.backoff.ms: 100 ms with most)."""
 
+ASKING_SECONDS: Final = 0.03
+"""How long a client that was told needs to ask where to go, and to go there if it does so by itself."""
+
+QUIET_LOOK_SECONDS: Final = 0.01
+"""How often it looks then whose connections can be ended without cutting off anything."""
+
 LEAVING_SECONDS_MAX: Final = 0.5
 """How long a gateway that stops waits until the metadata show it no more; a few hundredths of a second, as a rule."""
 

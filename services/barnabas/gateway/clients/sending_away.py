@@ -32,3 +32,8 @@ class SendingAway:
             return False
         now = asyncio.get_running_loop().time()
         return now < self._told_at.setdefault(connection_id, now) + limits.TELLING_SECONDS
+
+    def has_told(self, connection_id: int) -> bool:
+        """Whether the connection was told, long enough ago for its client to have asked where to go."""
+        told_at = self._told_at.get(connection_id)
+        return told_at is not None and asyncio.get_running_loop().time() >= told_at + limits.ASKING_SECONDS

@@ -251,9 +251,10 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        First producers are told to ask where to go. Then the connections to one port after the other are ended, so that
-        few clients have lost all of them at once: librdkafka forgets what it knows then, and begins anew, for up to two
-        seconds. Who did not ask, and comes back to a port that clients are told of no more, is served and learns where
+        First producers are told to ask where to go, and their connections are ended once these are quiet. Then those to
+        one port after the other are ended, so that few clients have lost all of them at once: librdkafka forgets what
+        it knows then, and begins anew, for up to two seconds. Who did not ask, and comes back to a port that clients
+        are told of no more, is served and learns where
         to go.
         """
         parts, positions = self._parts, sorted(set(self._connections.values()))
@@ -264,6 +265,7 @@ class Sockets:
             if port in shown and self._is_shared(port[0]):
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
+        self._end_who_was_told(asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -276,6 +278,19 @@ class Sockets:
                 await asyncio.sleep(pause_seconds)
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
+
+    def _end_who_was_told(self, until: float) -> None:
+        """Until that time of the event loop, end the connections of who was told once nothing is under way on them.
+
+        A client that stays as long as it has its connection (Java's) has asked where to go meanwhile, and waits to send
+        again what was refused: it loses no time. One whose batch is cut off would wait once more.
+        """
+        loop, told = asyncio.get_running_loop(), self._parts.sending_away
+        for connection in list(self._connections):
+            if told.has_told(connection.connection_id) and _is_quiet(connection):
+                connection.drain()
+        if loop.time() < until:
+            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_was_told, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:
         gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id
@@ -322,6 +337,11 @@ class Sockets:
                     await self._all_lost.wait()
         for connection in list(self._connections):
             connection.cut_off()
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether nothing is under way on it in either direction, as far as this end can know."""
+    return connection.is_idle and not (connection.partial_bytes or connection.unsent_bytes)
 
 
 def positions_left_alone(image: MetadataImage) -> set[int]:

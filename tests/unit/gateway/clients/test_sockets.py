@@ -182,6 +182,30 @@ async def test_where_others_serve_the_same_address_nobody_else_is_let_in(
     await ports.close()
 
 
+async def test_who_was_told_is_ended_once_nothing_is_under_way_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
+    await ports.open()
+    going = asyncio.ensure_future(ports.sockets.send_away())
+    assert await ports.steps.get() == limits.SENDING_AWAY_SECONDS
+    told, busy, other = sorted(ports.sockets._connections, key=lambda each: each.connection_id)
+    away = ports.gateway.parts.sending_away
+    for connection in (told, busy):
+        assert away.is_told(connection.connection_id)
+    busy.data_received(b"\0\0\0\x10half")
+    async with asyncio.timeout(10):
+        assert await ports.clients[0][0].read() == b""
+        assert away.has_told(busy.connection_id)
+        await is_served(*ports.clients[2])
+    assert set(ports.sockets._connections) >= {busy, other}
+    busy.data_received(bytes(12))  # the rest: no request, so its connection is closed
+    for _ in range(4):
+        ports.may_go_on.put_nowait(None)
+    await going
+    await ports.close()
+
+
 async def test_ports_are_apart_for_a_moment_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many there are; and who was at the last one can come back as well."""
     monkeypatch.setattr(limits, "PORTS_APART_SECONDS", 3600)
