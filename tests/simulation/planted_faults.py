@@ -332,7 +332,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 407),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
-        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 34
+        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 21
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
     "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 383),
@@ -425,7 +425,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "gateway-hands-out-producer-ids-twice": Plant(ProducerIds, "allocate", _the_first_again, 0, 1),
     "gateway-reorders-what-it-answers": Plant(Connection, "_send_answers", _whoever_is_done, 0, 3),
     "tell-an-old-high-watermark": Plant(
-        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 1, 3
+        Replica, "is_high_watermark_known", lambda _: property(lambda _self: True), 26, 3
     ),
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3
