@@ -136,8 +136,12 @@ class LeaderState:
         self._take(record, caught_up_ms=now_ms)
 
     def on_truncated(self, log_end_offset: int) -> None:
-        """What this replica began to take back as a follower is gone now: its epoch begins before that."""
+        """What this replica began to take back as a follower is gone now: its epoch begins before that, and followers
+        who had it, as this one did when they said so, have nothing of what is written in its place.
+        """
         self._epoch_start = min(self._epoch_start, log_end_offset)
+        for follower in self._followers.values():
+            follower.log_end_offset = min(follower.log_end_offset, log_end_offset)
 
     def on_record(self, record: PartitionRecord) -> None:
         """The controller has changed something else than the leader epoch: what was proposed is decided by that.
