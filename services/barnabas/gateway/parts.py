@@ -15,6 +15,7 @@ from barnabas.gateway.clients.sending_away import SendingAway
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
+from barnabas.gateway.inside.patience import Patience
 from barnabas.gateway.request import Handler
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.kernel.clock import Clock
@@ -47,6 +48,7 @@ class GatewayParts:
     gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that gathers much from other services."""
     sending_away: SendingAway = field(default_factory=SendingAway)
+    patience: Patience = field(default_factory=Patience)
 
     @property
     def gateway_id(self) -> str:

@@ -12,6 +12,7 @@ from barnabas.gateway.clients.held import Held
 from barnabas.gateway.clients.listeners import Endpoint, Listener, one_broker_id, visible_brokers
 from barnabas.gateway.clients.own_gateways import starting_nodes
 from barnabas.gateway.clients.resends import Resends
+from barnabas.gateway.clients.sending_away import Who
 from barnabas.gateway.clients.sequence_gaps import SequenceGaps
 from barnabas.gateway.clients.turns import ALONE, Turn
 from barnabas.gateway.clients.unsettled import Unsettled
@@ -84,6 +85,11 @@ class Request:
     def get(self, name: str, default: Any) -> Any:
         """A field of the body, or `default` where the request's version has no such field."""
         return getattr(self.body, name, default)
+
+    @property
+    def who(self) -> Who:
+        """The client, as it is known on all its connections."""
+        return self.client.host, self.header.client_id or ""
 
     @property
     def timeout_seconds(self) -> float:

@@ -1,7 +1,8 @@
 """Whom a gateway that is about to stop tells to ask where to go, by refusing what they send for a moment.
 
 Who loses a connection without that comes back to where it was, or finds nobody there; and librdkafka tries the place
-that it is told next only after a pause, as it has just tried another. Who is told first goes there at once.
+that it is told next only after a pause, as it has just tried another. Who is told first goes there at once. Java's
+client asks as well, but stays as long as it has its connection.
 """
 
 from __future__ import annotations
@@ -10,30 +11,49 @@ import asyncio
 
 from barnabas.gateway import limits
 
+Who = tuple[str, str]
+"""A client as it is known beyond one connection: its address and its client.id, which others may have as well."""
+
 
 class SendingAway:
-    """Owner of whom the gateway has told, and since when."""
+    """Owner of whom the gateway has told, since when, and who has asked."""
 
     def __init__(self) -> None:
         self.has_begun = False
-        self._told_at: dict[int, float] = {}
+        self._telling_since: dict[int, float] = {}
+        self._told_at: dict[int, tuple[float, Who]] = {}
+        self._asked_at: dict[Who, float] = {}
 
     def begin(self) -> None:
         """From now on producers are told."""
         self.has_begun = True
 
-    def is_told(self, connection_id: int) -> bool:
+    def is_telling(self, connection_id: int) -> bool:
         """Whether the connection is being told: by all that comes in TELLING_SECONDS from its first request on.
 
-        What comes later is from a client that stays where it has a connection (Java's), whatever it was told: it is
-        served until that ends.
+        What comes later is from a client that stays where it has a connection, whatever it was told: it is served until
+        that ends.
         """
         if not self.has_begun:
             return False
         now = asyncio.get_running_loop().time()
-        return now < self._told_at.setdefault(connection_id, now) + limits.TELLING_SECONDS
+        return now < self._telling_since.setdefault(connection_id, now) + limits.TELLING_SECONDS
 
-    def has_told(self, connection_id: int) -> bool:
-        """Whether the connection was told, long enough ago for its client to have asked where to go."""
-        told_at = self._told_at.get(connection_id)
-        return told_at is not None and asyncio.get_running_loop().time() >= told_at + limits.ASKING_SECONDS
+    def on_told(self, connection_id: int, who: Who) -> None:
+        """Records of the client were refused on the connection, for it to ask."""
+        self._told_at.setdefault(connection_id, (asyncio.get_running_loop().time(), who))
+
+    def on_asked(self, who: Who) -> None:
+        """The client asks where to go; since this has begun it hears of other gateways."""
+        if self.has_begun:
+            self._asked_at.setdefault(who, asyncio.get_running_loop().time())
+
+    def has_had_time_to_go(self, connection_id: int) -> bool:
+        """Whether the connection's client was told and has asked, and would have gone by now if it went by itself."""
+        told = self._told_at.get(connection_id)
+        if told is None:
+            return False
+        told_at, who = told
+        asked_at = self._asked_at.get(who)
+        now = asyncio.get_running_loop().time()
+        return asked_at is not None and now >= max(told_at, asked_at) + limits.GOING_SECONDS

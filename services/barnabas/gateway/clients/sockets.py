@@ -251,12 +251,12 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        First producers are told to ask where to go, and their connections are ended once these are quiet. Then those to
-        one port after the other are ended, so that few clients have lost all of them at once: librdkafka forgets what
-        it knows then, and begins anew, for up to two seconds. Who did not ask, and comes back to a port that clients
-        are told of no more, is served and learns where
-        to go.
+        First producers are told to ask where to go, and the connections of who has asked are ended once they are quiet.
+        Then those to one port after the other are ended, so that few clients have lost all of them at once: librdkafka
+        forgets what it knows then, and begins anew, for up to two seconds. Who did not ask, and comes back to a port
+        that clients are told of no more, is served and learns where to go.
         """
+        self._parts.patience.end()
         parts, positions = self._parts, sorted(set(self._connections.values()))
         if not positions or not self._other_gateways():
             return
@@ -265,7 +265,8 @@ class Sockets:
             if port in shown and self._is_shared(port[0]):
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
-        self._end_who_was_told(asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS)
+        until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
+        self._end_who_has_asked(list(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -279,18 +280,24 @@ class Sockets:
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _end_who_was_told(self, until: float) -> None:
-        """Until that time of the event loop, end the connections of who was told once nothing is under way on them.
+    def _end_who_has_asked(self, connections: list[Connection], until: float) -> None:
+        """Until that time of the event loop, end those of the connections whose clients were told and have asked, once
+        nothing is under way on them.
 
-        A client that stays as long as it has its connection (Java's) has asked where to go meanwhile, and waits to send
-        again what was refused: it loses no time. One whose batch is cut off would wait once more.
+        A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
+        loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
         """
-        loop, told = asyncio.get_running_loop(), self._parts.sending_away
-        for connection in list(self._connections):
-            if told.has_told(connection.connection_id) and _is_quiet(connection):
+        left = []
+        for connection in connections:
+            if self._parts.sending_away.has_had_time_to_go(connection.connection_id) and _is_quiet(
+                connection
+            ):
                 connection.drain()
-        if loop.time() < until:
-            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_was_told, until)
+            else:
+                left.append(connection)
+        loop = asyncio.get_running_loop()
+        if left and loop.time() < until:
+            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:
         gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id
@@ -324,6 +331,7 @@ class Sockets:
 
         What is not within STOP_ANSWERS_SECONDS_MAX is cut off.
         """
+        self._parts.patience.end()
         if self._refusing is not None:
             self._refusing.cancel()  # who comes to a kept port from now on is the next process's
         for server in self._servers.values():

@@ -33,7 +33,6 @@ async def handle(request: Request) -> Answer:
         message.group_id,
         lambda coordinator: coordinator.ConsumerGroupHeartbeat(message, timeout=limits.CALL_TIMEOUT_SECONDS),
         lambda code: ConsumerGroupHeartbeatResponse(error_code=code),
-        may_repeat=message.member_epoch > 0,
     )
     return _answer(response)
 

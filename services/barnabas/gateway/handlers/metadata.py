@@ -28,6 +28,7 @@ _IDS_ASKED_BUT_NOT_ANSWERED: Final = (10, 11)
 
 
 async def handle(request: Request) -> Answer:
+    request.parts.sending_away.on_asked(request.who)
     wanted = request.body.topics
     if request.version in _IDS_ASKED_BUT_NOT_ANSWERED and wanted:
         for topic in wanted:

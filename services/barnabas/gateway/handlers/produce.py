@@ -94,9 +94,9 @@ class _Produce:
         self._refused_behind: set[Place] = set()
         """What of it its leader refused for that."""
         # Not under acks=0: nobody would be told, and what is refused is lost.
-        self._is_told_to_ask = bool(request.body.acks) and request.parts.sending_away.is_told(
-            request.client.connection_id
-        )
+        # Nor where one broker stands for all: whoever comes again comes here, or to who shares its address.
+        is_told = bool(request.body.acks) and request.client.listener.port_per_node
+        self._is_told_to_ask = is_told and request.parts.sending_away.is_telling(request.client.connection_id)
         self._waited_seconds = 0.0
         """For what came before it to be sent on."""
 
@@ -179,6 +179,9 @@ class _Produce:
                 found = leader_of(image, self._request.version, name_or_id, data)
                 if here is not None and not isinstance(found, ErrorCode) and found.leader not in here:
                     found = NOBODY_LEADS
+                    self._request.parts.sending_away.on_told(
+                        self._request.client.connection_id, self._request.who
+                    )
                 if resend is not None and found is NOBODY_LEADS:
                     continue
                 if isinstance(found, ErrorCode):
@@ -212,10 +215,7 @@ class _Produce:
         """The nodes whose partitions the client may write to here; None for all. It is to go elsewhere for the others
         while it is told to ask where, as this gateway is about to stop.
         """
-        request = self._request
-        if not self._is_told_to_ask or not request.client.listener.port_per_node:
-            return None  # where one broker stands for all, whoever comes again comes here, or to who shares its address
-        return request.brokers_here(image)
+        return self._request.brokers_here(image) if self._is_told_to_ask else None
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from barnabas.gateway import limits
 from barnabas.gateway.inside.by_coordinator import RowT, gather_rows, not_answered
 from barnabas.gateway.inside.gathered import Gathered
-from barnabas.gateway.inside.patience import ask_patiently
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
@@ -36,12 +35,12 @@ async def call_coordinator(
 ) -> ResponseT:
     """The answer of the coordinator that owns the group, or `refused(code)` when it gives none.
 
-    One that has gone is waited for a while; see `ask_patiently`, also for `may_repeat`. The code makes clients look up
+    One that has gone is waited for a while; see `Patience.ask`, also for `may_repeat`. The code makes clients look up
     the coordinator again and retry: COORDINATOR_NOT_AVAILABLE.
     """
     links = request.parts.links
     try:
-        return await ask_patiently(
+        return await request.parts.patience.ask(
             request,
             GROUP_METADATA_TOPIC,
             group_id,
@@ -61,8 +60,8 @@ async def call_coordinator_once(
     call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
     refused: Callable[[ErrorCode], ResponseT],
 ) -> ResponseT:
-    """The same, without waiting for one that has gone: for requests about many groups, and those whose clients ask
-    again just so."""
+    """The same, without waiting for one that has gone: for requests about many groups, and for those after whose
+    refusal clients ask here again, without looking for the coordinator first."""
     try:
         coordinator = request.parts.links.coordinator_for_group(group_id)
         with request.wait:

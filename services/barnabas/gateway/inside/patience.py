@@ -1,58 +1,103 @@
 """A coordinator that has gone is waited for on behalf of its clients, as it is back or replaced within a second or so.
 
-A client that is sent to look for the coordinator finds this gateway again. Meanwhile librdkafka closes the connection,
-looks behind whatever fetch its broker holds, and starts over when a commit fails on the connection that it closed: for
-seconds, in which it sends no heartbeat.
+A client that is sent to look for the coordinator finds this gateway again, and may be long about it. librdkafka closes
+its connection and asks for the coordinator, behind a fetch that waits for records; a commit that it sends again fails
+on the closed connection, and it looks anew. It sends no heartbeat in all those seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.gateway import limits
-from barnabas.gateway.request import Request
 from barnabas.kernel.errors import KafkaError
 from barnabas.links.errors import DeadlinePassed, LinkError, NotSentInTime, OutcomeUnknown, Unreachable
 from barnabas.metadata.coordinators import owning_partition
+
+if TYPE_CHECKING:
+    from barnabas.gateway.request import Request
 
 LinkT = TypeVar("LinkT")
 ResponseT = TypeVar("ResponseT")
 
 
-async def ask_patiently(
-    request: Request,
-    topic: str,
-    key: str,
-    owner: Callable[[], LinkT],
-    call: Callable[[LinkT], Awaitable[ResponseT]],
-    *,
-    may_repeat: bool,
-) -> ResponseT:
-    """What `owner()`, the coordinator that `key` of the internal `topic` belongs to, answers to `call`.
+@dataclass(slots=True)
+class _Gone:
+    """A partition's coordinator gives no answer. Times are the event loop's, in seconds."""
 
-    A call that certainly was not carried out is made again for COORDINATOR_AWAITED_SECONDS; with `may_repeat` also one
-    of which nobody knows. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no answer) after
-    that, and at once in a gateway that is about to stop: its clients are to go elsewhere.
+    since: float
+    last_seen: float
+
+
+class Patience:
+    """Owner of since when which partitions of internal topics have no coordinator that can be asked.
+
+    The time runs for all requests together: in an outage that lasts, those of its third second are refused at once, for
+    what a client has sent behind them on its connection waits as well.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + limits.COORDINATOR_AWAITED_SECONDS
 
-    def is_over() -> bool:
-        return loop.time() >= until or request.parts.sending_away.has_begun
+    def __init__(self) -> None:
+        self._gone: dict[tuple[str, int], _Gone] = {}
+        self._has_ended = False
 
-    with request.wait:
-        while True:
-            try:
-                return await call(owner())
-            except KafkaError:
-                if is_over() or owning_partition(request.image, topic, key) is None:
-                    raise
-            except LinkError as error:
-                if is_over() or not _is_worth_repeating(error, may_repeat=may_repeat):
-                    raise
-            await asyncio.sleep(limits.COORDINATOR_PAUSE_SECONDS)
+    def end(self) -> None:
+        """The gateway is about to stop: nothing is waited for any more, as clients are to go elsewhere."""
+        self._has_ended = True
+
+    async def ask(
+        self,
+        request: Request,
+        topic: str,
+        key: str,
+        owner: Callable[[], LinkT],
+        call: Callable[[LinkT], Awaitable[ResponseT]],
+        *,
+        may_repeat: bool,
+    ) -> ResponseT:
+        """What `owner()`, the coordinator that `key` of the internal `topic` belongs to, answers to `call`.
+
+        A call that certainly was not carried out is made again until COORDINATOR_AWAITED_SECONDS after the coordinator
+        had gone; with `may_repeat` also one of which nobody knows. Raises KafkaError (nobody owns the key) or LinkError
+        (who owns it gives no answer) then.
+        """
+        pause_seconds = limits.COORDINATOR_PAUSE_SECONDS_MIN
+        with request.wait:
+            while True:
+                try:
+                    answer = await call(owner())
+                except KafkaError:
+                    if not self._is_awaited(request, topic, key):
+                        raise
+                except LinkError as error:
+                    if not _is_worth_repeating(error, may_repeat=may_repeat):
+                        raise
+                    if not self._is_awaited(request, topic, key):
+                        raise
+                else:
+                    if self._gone:
+                        self._gone.pop(_place(request, topic, key), None)
+                    return answer
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, limits.COORDINATOR_PAUSE_SECONDS_MAX)
+
+    def _is_awaited(self, request: Request, topic: str, key: str) -> bool:
+        place, now = _place(request, topic, key), asyncio.get_running_loop().time()
+        if self._has_ended or place[1] < 0:
+            return False
+        gone = self._gone.get(place)
+        if gone is None or now - gone.last_seen > limits.COORDINATOR_AWAITED_SECONDS:
+            gone = self._gone[place] = _Gone(now, now)
+        gone.last_seen = now
+        return now < gone.since + limits.COORDINATOR_AWAITED_SECONDS
+
+
+def _place(request: Request, topic: str, key: str) -> tuple[str, int]:
+    """The topic and the partition of it that the key belongs to; -1 while there is no such topic."""
+    partition = owning_partition(request.image, topic, key)
+    return topic, -1 if partition is None else partition.partition
 
 
 def _is_worth_repeating(error: LinkError, *, may_repeat: bool) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.gateway.inside.by_coordinator import RowT, gather_rows, not_answered
 from barnabas.gateway.inside.gathered import Gathered
-from barnabas.gateway.inside.patience import ask_patiently
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError, NotSentInTime, Refused, Unreachable
@@ -31,12 +30,12 @@ async def call_transactions(
 ) -> ResponseT:
     """The answer of the coordinator that owns the transactional id, or `refused(code)` when it gives none.
 
-    One that has gone is waited for a while; see `ask_patiently`. The code makes clients look up the coordinator again
+    One that has gone is waited for a while; see `Patience.ask`. The code makes clients look up the coordinator again
     and retry: COORDINATOR_NOT_AVAILABLE.
     """
     links = request.parts.links
     try:
-        return await ask_patiently(
+        return await request.parts.patience.ask(
             request,
             TRANSACTION_STATE_TOPIC,
             transactional_id,

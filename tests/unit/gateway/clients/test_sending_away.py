@@ -11,24 +11,34 @@ from jumping_time import jumping_time
 
 async def test_each_connection_is_told_for_a_moment_from_its_first_request_on() -> None:
     away = SendingAway()
-    assert not away.is_told(1)
+    assert not away.is_telling(1)
     away.begin()
     with jumping_time():
-        assert away.is_told(1)
+        assert away.is_telling(1)
         await asyncio.sleep(limits.TELLING_SECONDS / 2)
-        assert away.is_told(1)
-        assert away.is_told(2), "however late it comes"
+        assert away.is_telling(1)
+        assert away.is_telling(2), "however late it comes"
         await asyncio.sleep(limits.TELLING_SECONDS * 0.6)
-        assert (away.is_told(1), away.is_told(2)) == (False, True)
+        assert (away.is_telling(1), away.is_telling(2)) == (False, True)
 
 
-async def test_who_was_told_has_a_moment_to_ask() -> None:
-    away = SendingAway()
-    away.begin()
+async def test_who_was_told_and_has_asked_has_a_moment_to_go() -> None:
+    away, who, other = SendingAway(), ("10.0.0.1", "producer-1"), ("10.0.0.1", "producer-2")
+    moment = limits.GOING_SECONDS
     with jumping_time():
-        assert not away.has_told(1)
-        away.is_told(1)
-        await asyncio.sleep(limits.ASKING_SECONDS / 2)
-        assert not away.has_told(1)
-        await asyncio.sleep(limits.ASKING_SECONDS)
-        assert (away.has_told(1), away.has_told(2)) == (True, False)
+        away.on_asked(who)  # before: it heard of this gateway
+        away.begin()
+        away.on_told(1, who)
+        away.on_asked(other)
+        await asyncio.sleep(moment * 2)
+        assert not away.has_had_time_to_go(1), "it has not asked"
+        away.on_asked(who)
+        await asyncio.sleep(moment / 2)
+        assert not away.has_had_time_to_go(1)
+        await asyncio.sleep(moment)
+        assert away.has_had_time_to_go(1)
+        away.on_told(2, who)
+        assert not away.has_had_time_to_go(2), "others of this name may have asked before"
+        away.on_asked(who)
+        await asyncio.sleep(moment * 1.1)
+        assert (away.has_had_time_to_go(2), away.has_had_time_to_go(3)) == (True, False)

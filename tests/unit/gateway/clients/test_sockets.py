@@ -15,6 +15,7 @@ from gateway_harness import LISTENER, FakeMetadata, Gateway, node_record, reques
 from prometheus_client import CollectorRegistry
 
 from barnabas.gateway import limits
+from barnabas.gateway.clients.connection import Connection
 from barnabas.gateway.clients.fetch_sessions import WantedPartition
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
@@ -76,7 +77,7 @@ class Ports:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **hosts: str) -> None:
         self.steps: asyncio.Queue[float] = asyncio.Queue()
         self.may_go_on: asyncio.Queue[None] = asyncio.Queue()
-        self._sleep = asyncio.sleep
+        self._sleep = self.sleep = asyncio.sleep
         monkeypatch.setattr(asyncio, "sleep", self._stepwise)
         monkeypatch.setattr(limits, "STOP_ANSWERS_SECONDS_MAX", 7200)
         self._port = free_ports(3)
@@ -119,6 +120,11 @@ class Ports:
             self.may_go_on.put_nowait(None)
         await going
         return waited
+
+    async def is_left_alone(self, *clients: int) -> None:
+        """Nobody ends their connections while the gateway looks several times whom it can end."""
+        await self.sleep(limits.GOING_SECONDS + 5 * limits.QUIET_LOOK_SECONDS)
+        assert not any(self.clients[client][0].at_eof() for client in clients)
 
     async def close(self) -> None:
         closing = asyncio.ensure_future(self.sockets.close())
@@ -182,27 +188,36 @@ async def test_where_others_serve_the_same_address_nobody_else_is_let_in(
     await ports.close()
 
 
-async def test_who_was_told_is_ended_once_nothing_is_under_way_and_nobody_else(
+async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(limits, "SENDING_AWAY_SECONDS", 3600)
     ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
     await ports.open()
     going = asyncio.ensure_future(ports.sockets.send_away())
     assert await ports.steps.get() == limits.SENDING_AWAY_SECONDS
-    told, busy, other = sorted(ports.sockets._connections, key=lambda each: each.connection_id)
-    away = ports.gateway.parts.sending_away
-    for connection in (told, busy):
-        assert away.is_told(connection.connection_id)
+    quiet, busy, deaf = sorted(ports.sockets._connections, key=lambda each: each.connection_id)
+    away, who = ports.gateway.parts.sending_away, ("127.0.0.1", "test")
+    for connection in (quiet, busy, deaf):
+        away.on_told(connection.connection_id, who)
     busy.data_received(b"\0\0\0\x10half")
+    monkeypatch.setattr(Connection, "unsent_bytes", property(lambda connection: connection is deaf))
+    await ports.is_left_alone(0, 1, 2)
+    away.on_asked(who)
     async with asyncio.timeout(10):
         assert await ports.clients[0][0].read() == b""
-        assert away.has_told(busy.connection_id)
-        await is_served(*ports.clients[2])
-    assert set(ports.sockets._connections) >= {busy, other}
-    busy.data_received(bytes(12))  # the rest: no request, so its connection is closed
-    for _ in range(4):
-        ports.may_go_on.put_nowait(None)
-    await going
+    await ports.is_left_alone(1, 2)
+    late = await ports.connect(0)
+    while len(ports.sockets._connections) < 4:
+        await asyncio.sleep(0)
+    back = max(ports.sockets._connections, key=lambda each: each.connection_id)
+    away.on_told(back.connection_id, who)
+    await ports.sleep(limits.GOING_SECONDS * 2)
+    assert away.has_had_time_to_go(back.connection_id)
+    await is_served(*late)
+    monkeypatch.undo()
+    late[1].close()
+    going.cancel()
     await ports.close()
 
 

@@ -34,7 +34,7 @@ from barnabas.metadata.image import gateway_key
 from barnabas.records.record import encode_batch
 from jumping_time import jumping_time
 
-PRODUCE, FETCH = 0, 1
+PRODUCE, FETCH, METADATA = 0, 1, 3
 UNKNOWN_ID = uuid.UUID(int=9).bytes
 
 
@@ -200,6 +200,10 @@ async def test_a_broker_that_has_handed_over_sends_producers_to_who_leads(
         gateway.node(node, FakeStream(append_all))
     gateway.parts.sending_away.begin()
     answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [partition]}))
+    gateway.parts.sending_away.on_asked(("10.1.2.3", "test"))
+    with jumping_time():
+        await asyncio.sleep(limits.GOING_SECONDS * 1.1)
+        assert gateway.parts.sending_away.has_had_time_to_go(gateway.client.connection_id) == is_sent_away
     told = answer.responses[0].partition_responses[0]
     if not is_sent_away:
         assert (told.error_code, told.base_offset) == (0, 70 + partition)
@@ -229,6 +233,10 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
         first = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
         await asyncio.sleep(limits.TELLING_SECONDS * 0.1)
         later = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
+        await gateway.ask(METADATA, 12, {"topics": []})
+        await asyncio.sleep(limits.GOING_SECONDS * 1.1)
+        went = gateway.parts.sending_away.has_had_time_to_go(gateway.client.connection_id)
+    assert went == is_sent_away
     told = first.responses[0].partition_responses[0]
     if is_sent_away:
         assert told.error_code is ErrorCode.not_leader_or_follower
