@@ -345,7 +345,7 @@ PLANTED: Final[dict[str, Plant]] = {
         PartitionLog,
         "end_offset_for_epoch",
         lambda _: lambda self, leader_epoch: (leader_epoch, self.log_end_offset),
-        1,
+        4,
         3,
     ),
     "forget-producers-at-failover": Plant(LogAppender, "append_as_follower", _keeps_no_producers, 253, 3),
