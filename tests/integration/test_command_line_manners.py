@@ -188,10 +188,11 @@ def test_a_member_without_partitions_stays(run: CommandLine, topic: str) -> None
             found = [row["partitionCount"] for row in json.loads(done.stdout or b"[]")]
         assert sorted(found) == [0, 1], "one has the partition, the other waits"
         assert [member.poll() for member in members] == [None, None]
+        said = []
         for member in members:
             member.send_signal(signal.SIGINT)
-            member.communicate(timeout=SECONDS_MAX)
-    assert [member.returncode for member in members] == [130, 130]
+            said.append(member.communicate(timeout=SECONDS_MAX))
+    assert [member.returncode for member in members] == [130, 130], said
 
 
 def test_completion(run: CommandLine, topic: str) -> None:

@@ -60,21 +60,21 @@ class Patience:
         """What `owner()`, the coordinator that `key` of the internal `topic` belongs to, answers to `call`.
 
         A call that certainly was not carried out is made again until COORDINATOR_AWAITED_SECONDS after the coordinator
-        had gone; with `may_repeat` also one of which nobody knows. Raises KafkaError (nobody owns the key) or LinkError
-        (who owns it gives no answer) then.
+        had gone, or after the call had first failed where others have answers meanwhile; with `may_repeat` also one of
+        which nobody knows. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no answer) then.
         """
+        failing_since: float | None = None
         pause_seconds = limits.COORDINATOR_PAUSE_SECONDS_MIN
         with request.wait:
             while True:
                 try:
                     answer = await call(owner())
-                except KafkaError:
-                    if not self._is_awaited(request, topic, key):
+                except (KafkaError, LinkError) as error:
+                    if failing_since is None:
+                        failing_since = asyncio.get_running_loop().time()
+                    if isinstance(error, LinkError) and not _is_worth_repeating(error, may_repeat=may_repeat):
                         raise
-                except LinkError as error:
-                    if not _is_worth_repeating(error, may_repeat=may_repeat):
-                        raise
-                    if not self._is_awaited(request, topic, key):
+                    if not self._is_awaited(_place(request, topic, key), failing_since):
                         raise
                 else:
                     if self._gone:
@@ -83,15 +83,15 @@ class Patience:
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, limits.COORDINATOR_PAUSE_SECONDS_MAX)
 
-    def _is_awaited(self, request: Request, topic: str, key: str) -> bool:
-        place, now = _place(request, topic, key), asyncio.get_running_loop().time()
+    def _is_awaited(self, place: tuple[str, int], failing_since: float) -> bool:
+        now = asyncio.get_running_loop().time()
         if self._has_ended or place[1] < 0:
             return False
         gone = self._gone.get(place)
         if gone is None or now - gone.last_seen > limits.COORDINATOR_AWAITED_SECONDS:
             gone = self._gone[place] = _Gone(now, now)
         gone.last_seen = now
-        return now < gone.since + limits.COORDINATOR_AWAITED_SECONDS
+        return now < min(gone.since, failing_since) + limits.COORDINATOR_AWAITED_SECONDS
 
 
 def _place(request: Request, topic: str, key: str) -> tuple[str, int]:

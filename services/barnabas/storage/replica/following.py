@@ -294,6 +294,7 @@ class Following:
 
         def on_done(result: object, error: BaseException | None) -> None:
             if restart_at is not None:
+                # It was empty: who follows it by now, if it has come to lead, has what was appended since.
                 self._replica.on_truncated(self._own_log.log_end_offset if error else restart_at)
             if error is not None:
                 self._on_refused(state, error)
@@ -373,6 +374,8 @@ class Following:
                 self._on_refused(state, error)
                 return
             assert isinstance(result, int)
+            if replica.leader is not None:
+                replica.leader.on_taken_back(result)
             replica.on_truncated(result)
             if self._state is state:
                 self._pause_seconds, state.refusals = PAUSE_SECONDS_MIN, 0

@@ -136,10 +136,13 @@ class LeaderState:
         self._take(record, caught_up_ms=now_ms)
 
     def on_truncated(self, log_end_offset: int) -> None:
-        """What this replica began to take back as a follower is gone now: its epoch begins before that, and followers
-        who had it, as this one did when they said so, have nothing of what is written in its place.
-        """
+        """The log ends here, by what this replica began to do as a follower: its epoch begins no later."""
         self._epoch_start = min(self._epoch_start, log_end_offset)
+
+    def on_taken_back(self, log_end_offset: int) -> None:
+        """What this replica began to take back as a follower is gone: followers who had it, as this one did when they
+        said so, have nothing of what is written in its place. They are told so, and say anew what they have.
+        """
         for follower in self._followers.values():
             follower.log_end_offset = min(follower.log_end_offset, log_end_offset)
 

@@ -19,6 +19,7 @@ from barnabas.gateway.clients.connection import Connection
 from barnabas.gateway.clients.fetch_sessions import WantedPartition
 from barnabas.gateway.clients.sockets import Sockets
 from barnabas.gateway.faults.injection import Faults
+from barnabas.gateway.inside.patience import Patience
 from barnabas.kernel.movable_clock import MovableClock
 from barnabas.kernel.service import StartError
 from barnabas.messages.metadata_pb2 import AdvertisedListener, GatewayRecord, MetadataRecord
@@ -269,6 +270,19 @@ async def test_nobody_is_sent_away_where_there_is_nowhere_else_to_go(
     assert not ports.gateway.parts.sending_away.has_begun
     assert ports.sockets.is_serving
     await ports.close()
+
+
+@pytest.mark.parametrize("names", [{}, {"gateway_2": ELSEWHERE}])
+async def test_nobody_waits_for_a_coordinator_in_a_gateway_that_goes(
+    monkeypatch: pytest.MonkeyPatch, names: dict[str, str]
+) -> None:
+    ports, ended = Ports(monkeypatch, **names), []
+    monkeypatch.setattr(Patience, "end", lambda _: ended.append(True))
+    await ports.open()
+    await ports.send_away()
+    assert len(ended) == 1
+    await ports.close()
+    assert len(ended) == 2
 
 
 async def test_where_nobody_is_connected_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

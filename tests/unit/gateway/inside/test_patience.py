@@ -29,6 +29,7 @@ from barnabas.messages import coordinator_pb2 as pb
 from barnabas.messages.metadata_pb2 import FeatureRecord, MetadataRecord
 from barnabas.messages.transactions_pb2 import EndTxnResponse
 from barnabas.metadata.features import GROUP_VERSION
+from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, feature_key
 from barnabas.wire.requests import RequestHeader
 
@@ -45,6 +46,7 @@ COMMIT = {
     "topics": [{"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 5}]}],
 }
 
+SYNCS = {**IN_GROUP, "protocol_type": "consumer", "protocol_name": "range"}
 ENDS = {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "committed": True}
 
 
@@ -98,8 +100,7 @@ async def test_the_time_runs_from_when_it_went() -> None:
         raise OutcomeUnknown("the stream broke")
 
     gateway.coordinator.answers["SyncGroup"] = waits_and_breaks
-    body = {**IN_GROUP, "protocol_type": "consumer", "protocol_name": "range"}
-    assert (await gateway.ask(SYNC, 5, body)).assignment == b"mine"
+    assert (await gateway.ask(SYNC, 5, SYNCS)).assignment == b"mine"
 
 
 async def test_it_runs_for_all_requests_of_an_outage_and_anew_after_it() -> None:
@@ -126,13 +127,50 @@ async def test_it_runs_for_all_requests_of_an_outage_and_anew_after_it() -> None
 
 
 async def test_one_partition_is_not_the_other() -> None:
-    gateway, loop = Gateway(), asyncio.get_running_loop()
-    gateway.metadata.apply(*topic_records(TRANSACTION_STATE_TOPIC, [1], coordinator_id="c1"))
-    gateway.coordinator.answers["Heartbeat"] = Failing(Unreachable, 10**6, None)
+    gateway = Gateway()
+    gateway.metadata.apply(
+        *topic_records(GROUP_METADATA_TOPIC, [1, 1], coordinator_id="c1"),
+        *topic_records(TRANSACTION_STATE_TOPIC, [1], coordinator_id="c1"),
+    )
+    other = next(
+        name for name in map(str, range(99)) if partition_for_group(name, 2) != partition_for_group("g", 2)
+    )
+    gateway.coordinator.answers["Heartbeat"] = never = Failing(Unreachable, 10**6, None)
     assert await heartbeat_code(gateway) == NOT_AVAILABLE
+    asked = never.asked
+    assert (await gateway.ask(HEARTBEAT, 4, {**IN_GROUP, "group_id": other})).error_code == NOT_AVAILABLE
+    assert never.asked > asked + 1
     gateway.transactions.answers["EndTxn"] = back = Failing(Unreachable, 3, EndTxnResponse())
     assert (await gateway.ask(END_TXN, 3, ENDS)).error_code == 0
-    assert (back.asked, loop.time() > 0) == (4, True)
+    assert back.asked == 4
+
+
+@pytest.mark.parametrize("error", [Unreachable, OutcomeUnknown])
+async def test_no_request_waits_longer_because_others_are_answered(error: Callable[[str], LinkError]) -> None:
+    """Something may be wrong with it alone."""
+    gateway, loop = Gateway(), asyncio.get_running_loop()
+    gateway.coordinator.answers["Heartbeat"] = lambda _: pb.HeartbeatResponse()
+    gateway.coordinator.answers["SyncGroup"] = Failing(error, 10**6, None)
+    began = loop.time()
+    syncs = asyncio.create_task(gateway.ask(SYNC, 5, SYNCS))
+    while not syncs.done() and loop.time() - began < 100:
+        await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS / 8)
+        assert await heartbeat_code(gateway) == 0
+    assert (await syncs).error_code == NOT_AVAILABLE
+    assert loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS * 1.5
+
+
+async def test_nor_because_it_fails_late_each_time() -> None:
+    gateway, loop = Gateway(), asyncio.get_running_loop()
+
+    async def breaks(_: Any) -> Any:
+        await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS * 1.1)
+        raise OutcomeUnknown("the stream broke")
+
+    gateway.coordinator.answers["SyncGroup"] = breaks
+    began = loop.time()
+    assert (await gateway.ask(SYNC, 5, SYNCS)).error_code == NOT_AVAILABLE
+    assert loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS * 3
 
 
 async def test_while_it_waits_the_request_says_so() -> None:
@@ -208,7 +246,7 @@ async def test_one_that_let_the_time_pass_or_refuses_is_not_asked_again(
     [
         (OFFSET_COMMIT, 9, COMMIT, True),
         (HEARTBEAT, 4, IN_GROUP, True),
-        (SYNC, 5, {**IN_GROUP, "protocol_type": "consumer", "protocol_name": "range"}, True),
+        (SYNC, 5, SYNCS, True),
         (JOIN, 9, {**IN_GROUP, "session_timeout": 10_000}, True),
         (JOIN, 9, {"group_id": "g", "session_timeout": 10_000}, False),
         (LEAVE, 5, {"group_id": "g", "members": [{"member_id": "m"}]}, False),

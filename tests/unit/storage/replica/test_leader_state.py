@@ -476,24 +476,3 @@ def test_a_new_leader_epoch_gives_followers_their_time_again_and_forgets_what_wa
     leader.begin_epoch(record((1, 2), 2, 2), log_end_offset=6, now_ms=70.0)
     fetch(leader, 2, 6, end=6, now_ms=71.0)
     assert leader.replicated(6) == 6
-
-
-def test_what_a_follower_had_under_another_leader_epoch_is_not_counted() -> None:
-    """Metadata come without what was in between: another one may have led, and had it take back what it had."""
-    leader = leading((1, 2, 3), end=5)
-    fetch(leader, 2, 9, end=9)
-    fetch(leader, 3, 5, end=9)
-    leader.begin_epoch(record((1, 2, 3), 2, 2), log_end_offset=9, now_ms=2.0)
-    fetch(leader, 3, 9, end=9)
-    assert leader.replicated(9) == UNKNOWN_OFFSET
-
-
-def test_nor_does_it_come_to_be_in_sync_by_that() -> None:
-    """It may have left meanwhile, with its log, and come again."""
-    leader = leading((1, 2), end=5)
-    fetch(leader, 3, 5, end=5)
-    leader.begin_epoch(record((1, 2), 2, 1), log_end_offset=5, now_ms=2.0)
-    assert not leader.waits_for(3)
-    assert leader.expand_by_any(5, EPOCHS) is None
-    fetch(leader, 3, 5, end=5, now_ms=3.0)
-    assert leader.expand_by_any(5, EPOCHS) == Proposal(1, 2, ((1, 10), (2, -1), (3, 30)))
