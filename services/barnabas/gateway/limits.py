@@ -180,6 +180,9 @@ COORDINATOR_AWAITED_SECONDS: Final = 2.0
 """How long requests wait for a coordinator that has gone: one that is started anew is there within half a second, or on
 a busy machine within two."""
 
+COORDINATOR_OUTAGES_MAX: Final = 3
+"""How often one request waits so long: a join that coordinators keep for minutes may see each of them restarted."""
+
 COORDINATOR_PAUSE_SECONDS_MIN: Final = 0.05
 """After which a request that waits asks it again; each further pause is twice as long."""
 

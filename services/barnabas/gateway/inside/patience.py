@@ -61,17 +61,23 @@ class Patience:
 
         A call that certainly was not carried out is made again until COORDINATOR_AWAITED_SECONDS after the coordinator
         had gone, or after the call had first failed where others have answers meanwhile; with `may_repeat` also one of
-        which nobody knows. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no answer) then.
+        which nobody knows. Where a coordinator had kept the call for longer, as it keeps joins, that time begins anew,
+        for COORDINATOR_OUTAGES_MAX outages. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no
+        answer) then.
         """
-        failing_since: float | None = None
+        loop = asyncio.get_running_loop()
+        failing_since, outages = 0.0, 0
         pause_seconds = limits.COORDINATOR_PAUSE_SECONDS_MIN
         with request.wait:
             while True:
+                asked_at = loop.time()
                 try:
                     answer = await call(owner())
                 except (KafkaError, LinkError) as error:
-                    if failing_since is None:
-                        failing_since = asyncio.get_running_loop().time()
+                    has_waited = loop.time() > asked_at + limits.COORDINATOR_AWAITED_SECONDS
+                    if not outages or (has_waited and outages < limits.COORDINATOR_OUTAGES_MAX):
+                        failing_since, outages = loop.time(), outages + 1
+                        pause_seconds = limits.COORDINATOR_PAUSE_SECONDS_MIN
                     if isinstance(error, LinkError) and not _is_worth_repeating(error, may_repeat=may_repeat):
                         raise
                     if not self._is_awaited(_place(request, topic, key), failing_since):
