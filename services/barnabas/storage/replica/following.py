@@ -266,7 +266,7 @@ class Following:
     ) -> asyncio.Future[None] | None:
         lane = self._lane
         assert lane is not None, "it follows with its log"
-        size_bytes = len(records)
+        size_bytes, has_restarted = len(records), False
         began = machine_seconds()
 
         def append(*, may_block: bool = True) -> AppendInfo | None:
@@ -288,19 +288,29 @@ class Following:
                 return None
 
         def write() -> AppendInfo | None:
-            if restart_at is not None:
-                self._own_log.truncate_fully_and_start_at(restart_at)
-            return append()
+            nonlocal has_restarted
+            if restart_at is None:
+                return append()
+            own = self._own_log
+            start_offset = own.log_start_offset
+            own.truncate_fully_and_start_at(restart_at)
+            has_restarted = True
+            info = append()
+            # What is deleted stays so: this replica may come to lead before it learns where its leader's log begins.
+            own.maybe_increment_log_start_offset(min(start_offset, own.log_end_offset))
+            return info
 
         def on_done(result: object, error: BaseException | None) -> None:
-            if restart_at is not None:
+            if restart_at is not None and has_restarted:
                 # It was empty: who follows it by now, if it has come to lead, has what was appended since.
-                self._replica.on_truncated(self._own_log.log_end_offset if error else restart_at)
+                self._replica.on_truncated(restart_at)
             if error is not None:
                 self._on_refused(state, error)
-            else:
-                assert result is None or isinstance(result, AppendInfo)
-                self._on_appended(state, result, size_bytes)
+                return
+            assert result is None or isinstance(result, AppendInfo)
+            self._on_appended(state, result, size_bytes)
+            if has_restarted:
+                self._replica.advance_high_watermark(at_least=self._own_log.log_start_offset)
 
         return self._in_lane(write, on_done, size_bytes)
 
@@ -364,13 +374,15 @@ class Following:
             leader_epoch=state.leader_epoch,
         )
 
+        former_end = replica.on_truncating(offset)
+
         def truncate() -> int:
             own = self._own_log
             return own.truncate_fully_and_start_at(offset) if fully else own.truncate_to(offset)
 
         def on_done(result: object, error: BaseException | None) -> None:
             if error is not None:
-                replica.on_not_truncated()
+                replica.on_not_truncated(former_end)
                 self._on_refused(state, error)
                 return
             assert isinstance(result, int)
@@ -381,8 +393,7 @@ class Following:
                 self._pause_seconds, state.refusals = PAUSE_SECONDS_MIN, 0
                 self._offer()
 
-        replica.on_truncating(offset)
-        return self._in_lane(truncate, on_done, 0, replica.on_not_truncated)
+        return self._in_lane(truncate, on_done, 0, lambda: replica.on_not_truncated(former_end))
 
     # -- what is under way, and what waits -----------------------------------------------------------------------
 
@@ -395,6 +406,7 @@ class Following:
     ) -> asyncio.Future[None] | None:
         """Do `work` in the writer thread; `on_done` is called on the event loop, or `on_withdrawn` if it never is."""
         assert self._queue is not None, "it follows with its log"
+        state = self._state
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def leave() -> None:
@@ -406,9 +418,11 @@ class Following:
             leave()
             on_done(result, error)
 
-        def withdrawn(_: KafkaError) -> None:
+        def withdrawn(refused: KafkaError) -> None:
             leave()
             on_withdrawn()
+            if self._state is state:  # there was no room when its turn came
+                self._rest(refused.message, about=refused.code.name, is_fault=True)
 
         self._phase = Phase.TAKING
         try:

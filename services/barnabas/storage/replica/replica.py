@@ -326,16 +326,16 @@ class Replica:
         if self._durability is not None:
             self._durability.on_append(self.settings.log)
 
-    def on_truncating(self, offset: int) -> None:
-        """The log is about to lose its end: nothing from `offset` on counts from now on, whoever leads."""
-        self._end_offset = min(self._end_offset, offset)
+    def on_truncating(self, offset: int) -> int:
+        """Nothing from `offset` on counts from now on, whoever leads; returns the end that the log is to lose."""
+        former, self._end_offset = self._end_offset, min(self._end_offset, offset)
         if self.high_watermark > offset:
             self._move_high_watermark(offset, 0)
+        return former
 
-    def on_not_truncated(self) -> None:
-        """It keeps its end."""
-        assert self.log is not None, "it was to be truncated"
-        self._end_offset = self.log.log_end_offset
+    def on_not_truncated(self, end_offset: int) -> None:
+        """It keeps its end; what was appended since by who has come to lead is told of later."""
+        self._end_offset = end_offset
         self.advance_high_watermark()
 
     def on_truncated(self, end_offset: int) -> None:
@@ -463,8 +463,8 @@ class Replica:
         self.advance_high_watermark()
         self.following.on_synced()
 
-    def advance_high_watermark(self) -> None:
-        """Move the high watermark to where everybody is who has to be; a follower's to where its leader says."""
+    def advance_high_watermark(self, at_least: int = 0) -> None:
+        """Move it to where all are who have to be, a follower's to where its leader says, and `at_least` there."""
         leader, durability = self.leader, self._durability
         if durability is None:
             return
@@ -474,6 +474,7 @@ class Replica:
             offset = durability.acknowledgeable(self._end_offset)
             if not leader.is_alone:
                 offset = leader.replicated(offset)
+        offset = max(offset, at_least)
         if offset > self.high_watermark:
             self._move_high_watermark(offset, self._unseen.take(offset))
 
