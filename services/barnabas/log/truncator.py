@@ -7,17 +7,21 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from barnabas.kernel.kafka_values import LONG_MAX
+from barnabas.kernel.logs import get_logger
 from barnabas.log.cleaning.replacement import SegmentReplacement
 from barnabas.log.cleaning.segment_swap import rename_all
 from barnabas.log.errors import storage_errors
 from barnabas.log.flusher import LogFlusher
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
+from barnabas.log.opening.recovery import end_of
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
 from barnabas.log.segments.segment import TEMPORARY_SUFFIX, Segment, remove_marked
-from barnabas.log.small_files import sync_directory
+from barnabas.log.small_files import SyncError, sync_directory
 from barnabas.log.trust import Trust
+
+logger = get_logger("log.truncation")
 
 
 class LogTruncator:
@@ -82,6 +86,7 @@ class LogTruncator:
                 active.pin()
                 self._restart(active, end_offset)
                 self._producers.rebuild(end_offset)
+                self._begin_segment_in_gap(active)
                 return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
@@ -107,6 +112,19 @@ class LogTruncator:
                 state.epochs.clear()
                 self._producers.clear(offset)
                 return offset
+
+    def _begin_segment_in_gap(self, active: Segment) -> None:
+        """Where what stood right before the end was compacted, no batch says where the log ends: the name of an empty
+        segment does, or the next start would find it further back.
+        """
+        end_offset = self._state.end[0]
+        if end_of(active).next_offset < end_offset:
+            try:
+                self._roller.roll_at(end_offset)
+            except SyncError:
+                raise
+            except OSError as error:  # there is no room for it: what is there is right until the next start
+                logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is

@@ -1,0 +1,85 @@
+"""A log is cut back to where its records were compacted: it ends there at the next start, too."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recovery_harness import CONFIG, TOPIC_ID
+
+from barnabas.kernel.clock import ManualClock
+from barnabas.kernel.environment import seeded_environment
+from barnabas.log.log_directory import LogDirectory
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.record import encode_batch
+
+
+def open_directory(path: Path) -> LogDirectory:
+    directory = LogDirectory.open(str(path), "c", 1, seeded_environment(1, ManualClock(1000)))
+    directory.partitions_on_disk()
+    return directory
+
+
+def begin(directory: LogDirectory) -> PartitionLog:
+    return directory.open_partition("t", 0, TOPIC_ID, CONFIG)
+
+
+def copied(base_offset: int, count: int, epoch: int) -> bytes:
+    rows = [(base_offset + number, None, b"v", ()) for number in range(count)]
+    return encode_batch(rows, base_offset=base_offset, partition_leader_epoch=epoch)
+
+
+def with_gaps(directory: LogDirectory) -> PartitionLog:
+    """Its leader's log has nothing from 6 to 19, and from 23 to 24."""
+    log = begin(directory)
+    for batch in (copied(0, 2, 1), copied(2, 2, 1), copied(4, 2, 1), copied(20, 3, 2), copied(25, 3, 2)):
+        assert log.append_as_follower(batch)
+    log.flush()
+    directory.write_checkpoints({("t", 0): 20})
+    return log
+
+
+def stop(directory: LogDirectory, log: PartitionLog) -> None:
+    directory.close({("t", 0): 20})
+
+
+def crash(directory: LogDirectory, log: PartitionLog) -> None:
+    log.flush()
+    directory.write_checkpoints({("t", 0): 20})
+    directory.abandon()
+
+
+@pytest.mark.parametrize("end", [stop, crash])
+@pytest.mark.parametrize("offset", [10, 20, 24, 25])
+def test_it_ends_there(
+    tmp_path: Path, offset: int, end: Callable[[LogDirectory, PartitionLog], None]
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+    assert log.truncate_to(offset) == offset
+    end(directory, log)
+    directory = open_directory(tmp_path)
+    assert directory.was_clean == (end is stop)
+    log = begin(directory)
+    assert log.log_end_offset == offset
+    assert not log.recovery_report.lost_below_recovery_point
+    assert log.append_as_follower(copied(offset, 1, 3))
+    assert log.epochs.epoch_for_offset(offset) == 3
+
+
+def test_without_room_for_that_it_is_cut_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(log.truncator._roller, "roll_at", full)
+    assert log.truncate_to(20) == log.log_end_offset == 20
+    assert log.is_trusted
+    assert log.append_as_follower(copied(20, 1, 3))
