@@ -14,9 +14,9 @@ from barnabas.log.errors import storage_errors
 from barnabas.log.flusher import LogFlusher
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
-from barnabas.log.opening.recovery import end_of
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
+from barnabas.log.segments.scan import scan_headers
 from barnabas.log.segments.segment import TEMPORARY_SUFFIX, Segment, remove_marked
 from barnabas.log.small_files import SyncError, sync_directory
 from barnabas.log.trust import Trust
@@ -49,6 +49,8 @@ class LogTruncator:
         self._flusher = flusher
         self._replacement = replacement
         self._lowest_cut = LONG_MAX
+        self.is_end_kept = True
+        """Whether `keep_end` had room when it was last to do something."""
         self.write_lowered: Callable[[int], None] = _nothing_is_written_down
         """Has the directory's checkpoints say no more of the log than its recovery point and its start, and no higher
         watermark than the offset given. Raises KafkaError where the disk refuses."""
@@ -86,7 +88,7 @@ class LogTruncator:
                 active.pin()
                 self._restart(active, end_offset)
                 self._producers.rebuild(end_offset)
-                self._begin_segment_in_gap(active)
+                self.keep_end()
                 return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
@@ -113,18 +115,21 @@ class LogTruncator:
                 self._producers.clear(offset)
                 return offset
 
-    def _begin_segment_in_gap(self, active: Segment) -> None:
+    def keep_end(self) -> None:
         """Where what stood right before the end was compacted, no batch says where the log ends: the name of an empty
-        segment does, or the next start would find it further back.
+        segment does, or the next start would find it further back. With the lock of the end; raises KafkaError.
         """
-        end_offset = self._state.end[0]
-        if end_of(active).next_offset < end_offset:
-            try:
-                self._roller.roll_at(end_offset)
-            except SyncError:
-                raise
-            except OSError as error:  # there is no room for it: what is there is right until the next start
-                logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
+        end_offset, active, _, _ = self._state.end
+        self.is_end_kept = _end_of(active) == end_offset
+        if self.is_end_kept:
+            return
+        try:
+            self._roller.roll_at(end_offset)
+            self.is_end_kept = True
+        except SyncError:
+            raise
+        except OSError as error:  # there is no room: what is there is right until the next start
+            logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
@@ -182,6 +187,14 @@ class LogTruncator:
             self._lowest_cut = min(self._lowest_cut, end_offset)
         state.epochs.truncate_from_end(end_offset)
         state.directory_is_dirty = True
+
+
+def _end_of(active: Segment) -> int:
+    """The offset after its last batch, or its base."""
+    opened, end_offset = active.open(), active.base_offset
+    for scanned in scan_headers(opened.file, opened.offset_index.last_position(), active.size):
+        end_offset = scanned.header.last_offset + 1
+    return end_offset
 
 
 def _nothing_is_written_down(_: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import encode_batch
 
+COMPACTED = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"compact"}))
+
 
 def open_directory(path: Path) -> LogDirectory:
     directory = LogDirectory.open(str(path), "c", 1, seeded_environment(1, ManualClock(1000)))
@@ -24,7 +27,7 @@ def open_directory(path: Path) -> LogDirectory:
 
 
 def begin(directory: LogDirectory) -> PartitionLog:
-    return directory.open_partition("t", 0, TOPIC_ID, CONFIG)
+    return directory.open_partition("t", 0, TOPIC_ID, COMPACTED)
 
 
 def copied(base_offset: int, count: int, epoch: int) -> bytes:
@@ -66,8 +69,16 @@ def test_it_ends_there(
     log = begin(directory)
     assert log.log_end_offset == offset
     assert not log.recovery_report.lost_below_recovery_point
+    assert not log.recovery_report.gaps
     assert log.append_as_follower(copied(offset, 1, 3))
     assert log.epochs.epoch_for_offset(offset) == 3
+
+
+def fill_disk(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(log.truncator._roller, "roll_at", full)
 
 
 def test_without_room_for_that_it_is_cut_back_all_the_same(
@@ -75,11 +86,26 @@ def test_without_room_for_that_it_is_cut_back_all_the_same(
 ) -> None:
     directory = open_directory(tmp_path)
     log = with_gaps(directory)
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "no room")
-
-    monkeypatch.setattr(log.truncator._roller, "roll_at", full)
+    fill_disk(log, monkeypatch)
     assert log.truncate_to(20) == log.log_end_offset == 20
     assert log.is_trusted
     assert log.append_as_follower(copied(20, 1, 3))
+    monkeypatch.undo()
+    directory.close()
+    log = begin(open_directory(tmp_path))
+    assert log.segment_base_offsets == (0,), "a record says where it ends"
+    assert log.log_end_offset == 21
+
+
+def test_where_there_is_room_when_it_is_closed_it_ends_there_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+    fill_disk(log, monkeypatch)
+    log.truncate_to(20)
+    monkeypatch.undo()
+    directory.close()
+    log = begin(open_directory(tmp_path))
+    assert log.log_end_offset == 20
+    assert not log.recovery_report.lost_below_recovery_point
