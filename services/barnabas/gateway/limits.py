@@ -180,6 +180,9 @@ COORDINATOR_AWAITED_SECONDS: Final = 2.0
 """How long requests wait for a coordinator that has gone: one that is started anew is there within half a second, or on
 a busy machine within two."""
 
+COORDINATOR_KEPT_SECONDS: Final = 5.0
+"""A call that broke after so long was with a coordinator that lived: one that is silent is noticed within 3 s."""
+
 COORDINATOR_OUTAGES_MAX: Final = 3
 """How often one request waits so long: a join that coordinators keep for minutes may see each of them restarted."""
 

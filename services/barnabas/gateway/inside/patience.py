@@ -61,8 +61,8 @@ class Patience:
 
         A call that certainly was not carried out is made again until COORDINATOR_AWAITED_SECONDS after the coordinator
         had gone, or after the call had first failed where others have answers meanwhile; with `may_repeat` also one of
-        which nobody knows. Where a coordinator had kept the call for longer, as it keeps joins, that time begins anew,
-        for COORDINATOR_OUTAGES_MAX outages. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no
+        which nobody knows. Where a coordinator had kept the call, as it keeps joins, that time begins anew, for
+        COORDINATOR_OUTAGES_MAX outages. Raises KafkaError (nobody owns the key) or LinkError (who owns it gives no
         answer) then.
         """
         loop = asyncio.get_running_loop()
@@ -74,8 +74,9 @@ class Patience:
                 try:
                     answer = await call(owner())
                 except (KafkaError, LinkError) as error:
-                    has_waited = loop.time() > asked_at + limits.COORDINATOR_AWAITED_SECONDS
-                    if not outages or (has_waited and outages < limits.COORDINATOR_OUTAGES_MAX):
+                    seconds = loop.time() - asked_at
+                    was_kept = isinstance(error, OutcomeUnknown) and seconds > limits.COORDINATOR_KEPT_SECONDS
+                    if not outages or (was_kept and outages < limits.COORDINATOR_OUTAGES_MAX):
                         failing_since, outages = loop.time(), outages + 1
                         pause_seconds = limits.COORDINATOR_PAUSE_SECONDS_MIN
                     if isinstance(error, LinkError) and not _is_worth_repeating(error, may_repeat=may_repeat):

@@ -160,17 +160,30 @@ async def test_no_request_waits_longer_because_others_are_answered(error: Callab
     assert loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS * 1.5
 
 
-async def test_nor_because_it_fails_late_each_time() -> None:
-    gateway, loop = Gateway(), asyncio.get_running_loop()
+@pytest.mark.parametrize(
+    ("error", "seconds", "calls"),
+    [
+        (OutcomeUnknown, limits.COORDINATOR_AWAITED_SECONDS * 1.1, 2),
+        (OutcomeUnknown, limits.COORDINATOR_KEPT_SECONDS * 1.1, limits.COORDINATOR_OUTAGES_MAX + 1),
+        (Unreachable, limits.COORDINATOR_KEPT_SECONDS * 1.1, 2),
+    ],
+)
+async def test_nor_because_it_fails_late_each_time(
+    error: Callable[[str], LinkError], seconds: float, calls: int
+) -> None:
+    """A coordinator that is silent is noticed late, and so is one that nobody can connect to."""
+    gateway, asked = Gateway(), 0
 
     async def breaks(_: Any) -> Any:
-        await asyncio.sleep(limits.COORDINATOR_AWAITED_SECONDS * 1.1)
-        raise OutcomeUnknown("the stream broke")
+        nonlocal asked
+        asked += 1
+        assert asked <= calls, "it is given up by then"
+        await asyncio.sleep(seconds)
+        raise error("the stream broke")
 
     gateway.coordinator.answers["SyncGroup"] = breaks
-    began = loop.time()
     assert (await gateway.ask(SYNC, 5, SYNCS)).error_code == NOT_AVAILABLE
-    assert loop.time() - began < limits.COORDINATOR_AWAITED_SECONDS * (limits.COORDINATOR_OUTAGES_MAX + 2)
+    assert asked == calls
 
 
 async def test_who_waited_at_one_that_then_went_waits_for_the_next() -> None:
