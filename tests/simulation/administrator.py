@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from brief_topic import BRIEF
 from checks import image_of
+from directory_moves import DirectoryMoves
 from fault_kinds import Fault
 from history import History, Place
 from kafka_client import RETRY_SECONDS, KafkaClient
 from kafka_connection import Disconnected
 from machines import Machine, NodeMachine
-from membership_plan import CANCEL, DELETE, DRAIN, ELECT, FOR_GOOD, MOVE, REASSIGN
+from membership_plan import CANCEL, DELETE, DRAIN, ELECT, FOR_GOOD, GIVE_BACK, MOVE, PREFER, REASSIGN
 from world import World
 
 from barnabas.cli.balance.cluster_state import ClusterState, Node, Partition
@@ -30,7 +31,6 @@ from barnabas.messages.metadata_pb2 import PartitionRecord
 from barnabas.metadata.image import MetadataImage
 
 DELETE_RECORDS: Final = 21
-ALTER_REPLICA_LOG_DIRS: Final = 34
 ELECT_LEADERS: Final = 43
 INCREMENTAL_ALTER_CONFIGS: Final = 44
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
@@ -53,18 +53,8 @@ DELETE_AGAIN: Final = frozenset(
     }
 )
 
-MAY_NOT_MOVE: Final = frozenset(
-    {
-        ErrorCode.none,
-        ErrorCode.kafka_storage_error,
-        ErrorCode.replica_not_available,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.invalid_replica_assignment,  # the node is being emptied, and cordoned
-        ErrorCode.request_timed_out,
-        ErrorCode.leader_not_available,
-        ErrorCode.unknown_server_error,
-    }
-)
+DELETED_SECONDS_MAX: Final = 1.0
+"""What a node is given to delete what it has no more, before it gets it again."""
 
 STOP_SECONDS_MAX: Final = 5.0
 """What a node that has nothing any more is given to stop."""
@@ -94,6 +84,7 @@ class Administrator:
         self._history = history
         self._places = places
         self._chance = world.chance_of("administrator")
+        self._moves = DirectoryMoves(world, client, self._nodes, self._chance)
         self._asked: asyncio.Queue[Fault] = asyncio.Queue()
         self._numbers = itertools.count(1)
         self._under_way: dict[int, str] = {}
@@ -130,7 +121,11 @@ class Administrator:
         elif fault.kind == DRAIN:
             await self._drain(fault)
         elif fault.kind == MOVE:
-            await self._move()
+            await self._moves.make(self._known_places(image_of(self._world)))
+        elif fault.kind == PREFER:
+            await self._prefer(fault)
+        elif fault.kind == GIVE_BACK:
+            await self._give_back(fault)
         del self._under_way[number]
 
     def unmet(self) -> list[str]:
@@ -219,48 +214,6 @@ class Administrator:
         else:
             self._wanted[place] = None if None in possible else possible
 
-    # -- log directories ----------------------------------------------------------------------------------------
-
-    async def _move(self) -> None:
-        """Some replicas of each node go to its other log directory, or back before they are there."""
-        image = image_of(self._world)
-        wanted: dict[tuple[NodeMachine, str], list[Place]] = {}
-        for node in self._nodes:
-            for place in self._known_places(image):
-                record = _partition(image, place)
-                if node.node_id in record.replicas and self._chance.random() < 0.7:
-                    wanted.setdefault((node, self._place_to_be(node, record)), []).append(place)
-        async with asyncio.TaskGroup() as tasks:
-            for (node, path), places in wanted.items():
-                tasks.create_task(self._move_to(node, path, places), name="moves of a node")
-
-    def _place_to_be(self, node: NodeMachine, record: PartitionRecord) -> str:
-        replica = None if node.replicas is None else node.replicas.find(record.topic_id, record.partition)
-        if replica is None or replica.lane is None or self._chance.random() < 0.2:
-            return self._chance.choice(node.log_directories)
-        return next(path for path in node.log_directories if path != replica.lane.path)
-
-    async def _move_to(self, node: NodeMachine, path: str, places: Sequence[Place]) -> None:
-        """Asked once: who is away is not told later."""
-        rows = _topics(places, lambda _: {})
-        topics = [
-            {"name": each["name"], "partitions": [row["partition_index"] for row in each["partitions"]]}
-            for each in rows
-        ]
-        request = {"dirs": [{"path": path, "topics": topics}]}
-        try:
-            answer = await self.client.ask_broker(node.node_id, ALTER_REPLICA_LOG_DIRS, 2, request)
-        except (ConnectionError, Disconnected) as error:
-            self._say(f"no answer of {node.name} about its log directories: {error}")
-            return
-        for topic in answer.results:
-            for row in topic.partitions:
-                what = f"{topic.topic_name}-{row.partition_index} to {path} of {node.name}"
-                code = ErrorCode(row.error_code)
-                self._say(f"{what}: {code.name}")
-                if code not in MAY_NOT_MOVE:
-                    self._world.violate(f"{what} cannot move: {code.name}")
-
     # -- leaders ------------------------------------------------------------------------------------------------
 
     async def _elect(self) -> None:
@@ -274,6 +227,54 @@ class Administrator:
                     self._world.violate(
                         f"the preferred leader of {topic.topic}-{row.partition_id}: {code.name}"
                     )
+
+    async def _prefer(self, fault: Fault) -> None:
+        """The target is to lead what its peer leads."""
+        target, peer = self._node_id(fault.target), self._node_id(fault.peer)
+        led = self._led_by(peer, target)
+        await self._alter({place: (target, peer, *others) for place, others in led.items()})
+        await self._elect()
+
+    async def _give_back(self, fault: Fault) -> None:
+        """The peer loses its replicas of what the target leads, and gets them again once they are deleted."""
+        target, peer = self._node_id(fault.target), self._node_id(fault.peer)
+        led, elects = self._led_by(target, peer), self._chance.random() < 0.5
+        await self._alter(
+            {
+                place: (*others, target) if elects else (target, *others)
+                for place, others in led.items()
+                if others
+            }
+        )
+        if elects:
+            await self._elect()
+        gives_up_at = self._world.now + DELETED_SECONDS_MAX
+        while self._world.now < gives_up_at and self._has_any(fault.peer, led):
+            await asyncio.sleep(0.005)
+        await self._alter({place: (target, *others, peer) for place, others in led.items() if others})
+        if elects:
+            await self._elect()
+
+    def _has_any(self, name: str, places: Iterable[Place]) -> bool:
+        node = self._machines[name]
+        assert isinstance(node, NodeMachine), name
+        return node.replicas is not None and any(
+            (replica.topic, replica.index) in places for replica in node.replicas.by_partition.values()
+        )
+
+    def _led_by(self, leader: int, other: int) -> dict[Place, Replicas]:
+        """Partitions that `leader` leads and `other` has as well, with whoever else has them."""
+        image, led = image_of(self._world), {}
+        for place in self._places:
+            record = _partition(image, place)
+            if record.leader == leader and other in record.replicas and not _is_moving(record):
+                led[place] = tuple(each for each in record.replicas if each not in (leader, other))
+        return {} if self._leaving else led
+
+    def _node_id(self, name: str) -> int:
+        machine = self._machines[name]
+        assert isinstance(machine, NodeMachine), name
+        return machine.node_id
 
     # -- records that are deleted -------------------------------------------------------------------------------
 

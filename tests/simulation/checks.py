@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from fault_plan import Plan
 from history import History, Place
+from in_sync_checks import InSync
 from log_checks import Log, check_agreement, check_log
 from machines import CoordinatingMachine, NodeMachine
 from world import World
@@ -48,10 +49,12 @@ class Watch:
         self._group_histories = group_histories
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._starts: dict[Replica, int] = {}
+        self._in_sync = InSync(world, nodes)
 
     async def run(self) -> None:
         while True:
             self.look()
+            self._in_sync.look()
             self._look_at_group()
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -129,8 +129,11 @@ class ConsumerGroupHistory:
             self._world.violate(f"{member} has joined, others were in {newest} before")
 
     def is_deserved(self, member: Membership, *, was_doubtful: bool) -> bool:
-        """Whether it may be told that it is no member, or not in this epoch."""
-        return was_doubtful or member.unanswered > 0 or self._world.now >= member.until
+        """Whether it may be told that it is no member, or not in this epoch: nor may the next coordinator know one of a
+        classic generation that has not been shared out, for only then it is written.
+        """
+        is_unwritten = member.epoch > max(member.sure_epoch, self.newest_epoch())
+        return was_doubtful or is_unwritten or member.unanswered > 0 or self._world.now >= member.until
 
     def on_assigned(self, member: Membership, places: Iterable[Place]) -> None:
         """It was told that these are its own, beside what it has not given up yet."""

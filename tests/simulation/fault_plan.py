@@ -40,6 +40,7 @@ from membership_plan import (
     about_moves,
     about_rot,
     about_topics,
+    about_unheard_elections,
     joining_nodes,
     log_directories,
 )
@@ -137,7 +138,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         _chance(seed, "owners"), faults, gateways, coordinators, may_be_alone=not is_administered
     )
     compaction = make_compaction_plan(seed, replication_factor)
-    faults = about_leaders_alone(_chance(seed, "leaders alone"), compaction, faults, nodes)
+    faults = _about_leaders(seed, compaction, faults, nodes, are_elected=is_administered and replicates)
     partitions, segment_ms = chance.choice((1, 2, 4)), chance.choice((400, 2_000, 3_600_000))
     return Plan(
         nodes=nodes,
@@ -162,6 +163,16 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         is_one_enough=replication_factor == 1 and joining < 0,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
+
+
+def _about_leaders(
+    seed: int, compaction: CompactionPlan, faults: list[Fault], nodes: int, *, are_elected: bool
+) -> list[Fault]:
+    """`faults`, where something befalls leaders and no other faults come in between."""
+    faults = about_leaders_alone(_chance(seed, "leaders alone"), compaction, faults, nodes)
+    if are_elected:
+        faults = about_unheard_elections(_chance(seed, "unheard elections"), faults, nodes)
+    return faults
 
 
 def _about_administration(

@@ -27,6 +27,7 @@ from machines import (
 )
 from membership_plan import ADMINISTERED
 from refusing_disk import LOOK_SECONDS, LeadsOn
+from unheard_elections import UnheardElections
 from virtual_disk import DiskHealth
 from virtual_network import LateMessage
 from world import World
@@ -82,6 +83,7 @@ class Faults:
         self._readers = readers
         self._nodes = [each for each in machines.values() if isinstance(each, NodeMachine)]
         self._copies = Copies(world, self._nodes)
+        self._unheard_elections = UnheardElections(world, machines, administrator, self._copies)
         self._frozen_writes = 0
         """Decisions that are made, and that nobody has heard of yet."""
         self._power_cuts = 0
@@ -295,6 +297,14 @@ class Faults:
 
     async def _unheard(self, fault: Fault, machine: Machine) -> None:
         await self._cut_off(fault, machine, [fault.peer, *self._others(machine, "controller-")])
+
+    async def _led_past(self, fault: Fault, machine: Machine) -> None:
+        assert isinstance(machine, NodeMachine), fault.target
+        await self._unheard_elections.led_past(fault, machine)
+
+    async def _takes_back_late(self, fault: Fault, machine: Machine) -> None:
+        assert isinstance(machine, NodeMachine), fault.target
+        await self._unheard_elections.takes_back_late(fault, machine)
 
     async def _late_write(self, fault: Fault, _: Machine) -> None:
         taken = await self._take_write(fault)

@@ -69,6 +69,8 @@ class KafkaClient:
         self._deleted: set[bytes] = set()
         """Ids of topics: a broker that is behind may still tell of them."""
         self._is_refresh_wanted = asyncio.Event()
+        self.avoided = ""
+        """The machine that is not asked what another one can be asked."""
 
     @property
     def brokers(self) -> Mapping[int, str]:
@@ -156,7 +158,9 @@ class KafkaClient:
     async def ask_once(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
         """The answer of whichever broker. Raises ConnectionError, Disconnected."""
         known = list(self._brokers.values()) if self._chance.random() < 0.8 else []
-        address = self._chance.choice(known or list(self._bootstrap))
+        known = known or list(self._bootstrap)
+        others = [each for each in known if each.partition(":")[0] != self.avoided]
+        address = self._chance.choice(others or known)
         made = await self.connection(address)
         return await made.send(api_key, version, body, REQUEST_SECONDS_MAX)
 

@@ -140,7 +140,8 @@ class Machine:
             random=chance,
             new_id=lambda: uuid.UUID(int=chance.getrandbits(128), version=4),
             threads=VirtualThreads(
-                disk_seconds(world.chance_of(f"{name}/threads"), lambda: self.disk.slowness)
+                disk_seconds(world.chance_of(f"{name}/threads"), lambda: self.disk.slowness),
+                lambda: self.disk.may_halt,
             ),
             network=cast(Network, network),
             files=cast(Files, self._files),

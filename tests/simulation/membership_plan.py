@@ -37,7 +37,23 @@ DRAIN: Final = "drain"
 FOR_GOOD: Final = 100.0
 """Seconds that a drained node stays away which does not come back: longer than any run."""
 
-ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN, MOVE})
+PREFER: Final = "prefer"
+"""A node shall lead what its peer leads."""
+
+GIVE_BACK: Final = "give back"
+"""The peer shall lose its replicas of what a node leads, and get them again once they are deleted."""
+
+ADMINISTERED: Final = frozenset({REASSIGN, CANCEL, ELECT, DELETE, DRAIN, MOVE, PREFER, GIVE_BACK})
+
+LED_PAST: Final = "led past"
+TAKES_BACK_LATE: Final = "takes back late"
+"""See `unheard_elections`."""
+
+UNHEARD_ELECTIONS: Final = 0.2
+"""In how many of the runs with several replicas that are administered there are such."""
+
+UNHEARD_SECONDS_MAX: Final = 3.5
+"""How long one of them takes, with all that it waits for."""
 
 _BESIDE: Final = (
     "kill",
@@ -103,6 +119,27 @@ def about_deletions(chance: random.Random, nodes: int) -> list[Fault]:
             seconds = chance.choice((0.05, 0.3, 1.5)) * chance.uniform(0.5, 1.5)
             faults.append(Fault(began, kind, f"node-{chance.randint(1, nodes)}", seconds, is_both_ways=True))
     return faults
+
+
+def about_unheard_elections(chance: random.Random, faults: list[Fault], nodes: int) -> list[Fault]:
+    """`faults`; or, where there are several replicas, those before and after two elections in a row, of which a node
+    hears the second when it has not heard of the first, or has not done what it asks for.
+    """
+    if chance.random() >= UNHEARD_ELECTIONS:
+        return faults
+    leader, peer = chance.sample([f"node-{number}" for number in range(1, nodes + 1)], 2)
+    at, kind = (
+        chance.uniform(1.0, FAULTS_SECONDS - UNHEARD_SECONDS_MAX),
+        chance.choice((LED_PAST, TAKES_BACK_LATE)),
+    )
+    beside = [
+        each
+        for each in faults
+        if each.kind in (JOIN, RECREATE)
+        or each.at + each.seconds < at - 0.5
+        or each.at > at + UNHEARD_SECONDS_MAX
+    ]
+    return [*beside, Fault(at, kind, leader, chance.uniform(0.1, 0.5), peer)]
 
 
 def log_directories(chance: random.Random) -> int:

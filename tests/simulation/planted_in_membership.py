@@ -10,6 +10,7 @@ from barnabas.controller.core.partition_change import PartitionChange
 from barnabas.gateway.clients.fetch_sessions import FetchSession
 from barnabas.log.moving.future_log import FutureLog
 from barnabas.storage.handlers.append import AppendHandler
+from barnabas.storage.replica.leader_state import LeaderState
 from barnabas.storage.replica.replicas import Replicas
 
 
@@ -21,6 +22,19 @@ def counted_as_in_sync(_: Any) -> Any:
         if any(replica in self.isr for replica in self.replicas):
             self.replicas, self.isr = target, list(target)
             self.adding, self.removing = [], []
+
+    return instead
+
+
+def goes_by_what_was_said_before(begin_epoch: Any) -> Any:
+    """A leader knows its followers, one might think, and leads on."""
+
+    def instead(self: LeaderState, *arguments: Any, **options: Any) -> None:
+        followers, caught_up = dict(self._followers), set(self._caught_up)
+        begin_epoch(self, *arguments, **options)
+        self._followers |= {node: each for node, each in followers.items() if node in self._followers}
+        self._caught_up |= caught_up & self._followers.keys()
+        self._look()
 
     return instead
 

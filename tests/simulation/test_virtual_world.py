@@ -20,7 +20,7 @@ from virtual_loop import Life, NothingLeftError, VirtualLoop
 from virtual_network import VirtualNetwork
 from virtual_sockets import connect, listen
 from virtual_store import Quorum, QuorumStore
-from virtual_threads import VirtualThreads
+from virtual_threads import Halt, VirtualThreads
 
 from barnabas.links.errors import ConnectionRefused, LinkError, OutcomeUnknown
 from barnabas.messages.storage_pb2 import OffsetForLeaderEpochRequest
@@ -114,6 +114,39 @@ def test_work_in_threads_takes_its_time_and_lets_others_go_on() -> None:
         "second",
         "late",
         "after the shutdown",
+    ]
+
+
+def test_work_that_halts_goes_on_when_that_is_over_or_somebody_cannot_wait() -> None:
+    loop = VirtualLoop()
+
+    async def work() -> list[str]:
+        order: list[str] = []
+
+        def halting(halt: Halt, name: str) -> str:
+            order.append(f"{name} begins")
+            halt.pause()
+            order.append(f"{name} ends at {asyncio.get_running_loop().time():.0f}")
+            return name
+
+        threads, first, second = VirtualThreads(lambda: 0.5, lambda: True), Halt(), Halt()
+        awaited = loop.run_in_executor(threads.executor("pool", 1), halting, first, "first")
+        pool = threads.executor("pool", 1)
+        unawaited = pool.submit(halting, second, "second")
+        await asyncio.sleep(3.0)
+        assert len(first) == len(second) == 1
+        assert unawaited.result() == "second"
+        first.end()
+        assert await awaited == "first"
+        second.end()
+        await asyncio.sleep(1.0)
+        return order
+
+    assert loop.run_until_complete(work()) == [
+        "first begins",
+        "second begins",
+        "second ends at 3",
+        "first ends at 3",
     ]
 
 

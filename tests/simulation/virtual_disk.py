@@ -55,6 +55,8 @@ class VirtualDisk:
         """The one that has all that the others have not is the last."""
         self.slowness = 1.0
         """Of all of them: the threads that wait for them are the process's."""
+        self.may_halt = False
+        """Whether these may come to a `Halt`, in the midst of what they do."""
 
     def health_of(self, path: str) -> DiskHealth:
         """Of the disk that a path is on."""

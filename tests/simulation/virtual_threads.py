@@ -7,12 +7,16 @@ end does happen under some seed.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
+
+from virtual_loop import OWNER
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,14 +25,17 @@ SHARED_THREADS: Final = 8
 
 
 class VirtualThreads:
-    """Where the work of one process that may block is done; `seconds` says how long each half of a piece takes."""
+    """Where the work of one process that may block is done; `seconds` says how long each half of a piece takes, and
+    `may_halt` whether a piece that begins now may come to a `Halt`.
+    """
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
+    def __init__(self, seconds: Callable[[], float], may_halt: Callable[[], bool] = lambda: False) -> None:
         self._seconds = seconds
+        self._may_halt = may_halt
         self._shared = VirtualExecutor(seconds, SHARED_THREADS)
 
     def executor(self, name: str, threads_max: int) -> Executor:
-        return VirtualExecutor(self._seconds, threads_max)
+        return VirtualExecutor(self._seconds, threads_max, self._may_halt)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         call = partial(work, *args, **kwargs)
@@ -67,14 +74,85 @@ class _Awaited(Future[Any]):
         return super().result(timeout=0)
 
 
+class Halt:
+    """Owner of the work that came to where it stands, which stops there, in its midst, until this `is_over`."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._halted: list[_Thread] = []
+
+    def __len__(self) -> int:
+        return len(self._halted)
+
+    def pause(self) -> None:
+        """For work that `may_halt`."""
+        if not self.is_over:
+            thread: _Thread = _HERE.thread
+            self._halted.append(thread)
+            thread.stop()
+
+    def end(self) -> None:
+        """All of it goes on. That of a process which has ended does so at once, and does nothing."""
+        self.is_over = True
+        for thread in self._halted:
+            owner = thread.context.get(OWNER)
+            if owner is not None and owner.is_ended:
+                thread.go_on()
+            else:
+                asyncio.get_running_loop().call_soon(thread.on_end_of_halt, context=thread.context)
+
+
+_HERE = threading.local()
+
+
+class _Thread:
+    """A real one, for one piece of work that may halt. It runs only while its executor waits: nothing is left to
+    chance.
+    """
+
+    def __init__(self, call: Callable[[], Any], on_end_of_halt: Callable[[_Thread], None]) -> None:
+        self.context = contextvars.copy_context()
+        self.outcome: tuple[object, BaseException | None] | None = None
+        self._call = call
+        self._on_end_of_halt = on_end_of_halt
+        self._loop = asyncio.get_running_loop()
+        self._goes, self._rests = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        self._goes.acquire()
+        _HERE.thread = self
+        asyncio._set_running_loop(self._loop)
+        self.outcome = self.context.copy().run(_outcome, self._call)
+        self._rests.release()
+
+    def go_on(self) -> None:
+        """Until it is over, or stops."""
+        if self.outcome is None:
+            self._goes.release()
+            self._rests.acquire()
+
+    def stop(self) -> None:
+        """In the thread: somebody else is to go on."""
+        self._rests.release()
+        self._goes.acquire()
+
+    def on_end_of_halt(self) -> None:
+        self._on_end_of_halt(self)
+
+
 class VirtualExecutor(Executor):
     """Owner of what waits for one pool and of what its threads are at."""
 
-    def __init__(self, seconds: Callable[[], float], threads_max: int) -> None:
+    def __init__(
+        self, seconds: Callable[[], float], threads_max: int, may_halt: Callable[[], bool] = lambda: False
+    ) -> None:
         self._seconds = seconds
         self._threads_max = threads_max
+        self._may_halt = may_halt
         self._waiting: deque[_Work] = deque()
         self._begun: dict[_Work, None] = {}
+        self._halted: dict[_Thread, _Work] = {}
         self._busy = 0
         self._is_shut_down = False
 
@@ -106,6 +184,12 @@ class VirtualExecutor(Executor):
                 self._busy -= 1
             if work.future.set_running_or_notify_cancel():
                 _settle(work.future, *_outcome(work.call))
+        while self._halted:
+            thread, work = self._halted.popitem()
+            self._busy -= 1
+            while thread.outcome is None:
+                thread.go_on()
+            _settle(work.future, *thread.outcome)
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
@@ -117,11 +201,23 @@ class VirtualExecutor(Executor):
 
     def _do(self, work: _Work) -> None:
         del self._begun[work]
-        if work.future.set_running_or_notify_cancel():
+        if not work.future.set_running_or_notify_cancel():
+            self._end(work, None, None)
+        elif self._may_halt():
+            thread = _Thread(work.call, self._go_on)
+            self._halted[thread] = work
+            self._go_on(thread)
+        else:
             outcome = _outcome(work.call)
             asyncio.get_running_loop().call_later(self._seconds(), self._end, work, *outcome)
-        else:
-            self._end(work, None, None)
+
+    def _go_on(self, thread: _Thread) -> None:
+        if thread not in self._halted:
+            return  # somebody could not wait
+        thread.go_on()
+        if thread.outcome is not None:
+            work = self._halted.pop(thread)
+            asyncio.get_running_loop().call_later(self._seconds(), self._end, work, *thread.outcome)
 
     def _end(self, work: _Work, result: object, error: BaseException | None) -> None:
         self._busy -= 1
