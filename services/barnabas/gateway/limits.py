@@ -181,10 +181,12 @@ COORDINATOR_AWAITED_SECONDS: Final = 2.0
 a busy machine within two."""
 
 COORDINATOR_KEPT_SECONDS: Final = 5.0
-"""A call that broke after so long was with a coordinator that lived: one that is silent is noticed within 3 s."""
+"""A call that broke after so long had been with a coordinator: a machine that is silent is noticed within 3 s, and one
+that cannot be connected to within 2."""
 
 COORDINATOR_OUTAGES_MAX: Final = 3
-"""How often one request waits so long: a join that coordinators keep for minutes may see each of them restarted."""
+"""How often one request waits COORDINATOR_AWAITED_SECONDS: a join that coordinators keep for minutes may see each of
+them restarted."""
 
 COORDINATOR_PAUSE_SECONDS_MIN: Final = 0.05
 """After which a request that waits asks it again; each further pause is twice as long."""

@@ -138,7 +138,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 clean_shutdown=clean_shutdown,
-                was_compacted=config.is_compacted or first_dirty_offset >= 0,
+                was_compacted=first_dirty_offset >= 0,
             )
             loaded.producer_state.expire(environment.clock.now_ms(), producer_id_expiration_ms)
         state = LogState(directory, factory, epochs, loaded)
@@ -378,13 +378,11 @@ class PartitionLog:
                         ErrorCode.kafka_storage_error, f"{self.directory}: was not closed properly"
                     )
                 return
+            with self._locks.log_end:
+                self._trust.is_closed = True
             try:
                 with storage_errors(self.directory):
                     self._trust.check_trusted()
-                    with self._locks.log_end:
-                        if not self.truncator.is_end_kept:
-                            self.truncator.keep_end()
-                        self._trust.is_closed = True
                     if self._roller.is_unclear:
                         self._roller.clear_up()
                     self._finish()

@@ -49,8 +49,6 @@ class LogTruncator:
         self._flusher = flusher
         self._replacement = replacement
         self._lowest_cut = LONG_MAX
-        self.is_end_kept = True
-        """Whether `keep_end` had room when it was last to do something."""
         self.write_lowered: Callable[[int], None] = _nothing_is_written_down
         """Has the directory's checkpoints say no more of the log than its recovery point and its start, and no higher
         watermark than the offset given. Raises KafkaError where the disk refuses."""
@@ -88,7 +86,7 @@ class LogTruncator:
                 active.pin()
                 self._restart(active, end_offset)
                 self._producers.rebuild(end_offset)
-                self.keep_end()
+                self._keep_end()
                 return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
@@ -115,21 +113,23 @@ class LogTruncator:
                 self._producers.clear(offset)
                 return offset
 
-    def keep_end(self) -> None:
+    def _keep_end(self) -> None:
         """Where what stood right before the end was compacted, no batch says where the log ends: the name of an empty
-        segment does, or the next start would find it further back. With the lock of the end; raises KafkaError.
+        segment does, or the next start would find it further back, and offsets would be given twice.
         """
         end_offset, active, _, _ = self._state.end
-        self.is_end_kept = _end_of(active) == end_offset
-        if self.is_end_kept:
+        if _end_of(active) == end_offset:
             return
         try:
             self._roller.roll_at(end_offset)
-            self.is_end_kept = True
         except SyncError:
             raise
-        except OSError as error:  # there is no room: what is there is right until the next start
+        except (
+            OSError
+        ) as error:  # what is there is right until the next start, and again once something is appended
             logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
+        # Recovery is to take the gap for one, though this log's own cleaner may never have run.
+        self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
@@ -190,7 +190,7 @@ class LogTruncator:
 
 
 def _end_of(active: Segment) -> int:
-    """The offset after its last batch, or its base."""
+    """The offset after its last batch, or its base. By the index in memory: that on disk may be far behind."""
     opened, end_offset = active.open(), active.base_offset
     for scanned in scan_headers(opened.file, opened.offset_index.last_position(), active.size):
         end_offset = scanned.header.last_offset + 1

@@ -62,8 +62,7 @@ def load(
     """Load the log of one partition from its directory; creates the first segment of an empty one.
 
     `clean_shutdown` says that the log directory was closed properly, and is believed of a log that ends at its recovery
-    point. One that goes on behind it was away then, and nobody has checked it since it crashed; one that ends before it
-    has lost what was synced, or was put in its place. `was_compacted` says
+    point. One that goes on behind it was away then, and nobody has checked it since it crashed. `was_compacted` says
     that segments may end before their successor begins. Raises OSError.
     """
     names = finish_interrupted_work(factory.files, directory)
@@ -141,10 +140,10 @@ _INDEX_SUFFIXES = ("index", "timeindex", "txnindex")
 
 def _end_of_clean(segment: Segment, recovery_point: int) -> int | None:
     """The next offset after the last segment of a log that was closed properly; None when its end is not a batch's end,
-    or not at the recovery point.
+    or lies past the recovery point.
     """
     end = end_of(segment)
-    is_clean = end.position == segment.size and end.next_offset == recovery_point
+    is_clean = end.position == segment.size and end.next_offset <= recovery_point
     return end.next_offset if is_clean else None
 
 

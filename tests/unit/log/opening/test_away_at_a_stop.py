@@ -179,17 +179,3 @@ def test_of_what_was_closed_properly_only_the_end_is_looked_at(
         assert log.recovery_report.segments_checked == 0
         assert log.recovery_point == log.log_end_offset
         directory.close()
-
-
-def test_a_log_that_ends_before_what_was_synced_is_not_vouched_for(tmp_path: Path) -> None:
-    """It was away, and an older copy was put in its place, or the disk has lost its end at a batch's boundary."""
-    path = tmp_path / "log"
-    directory = open_directory(path)
-    log = begin(directory)
-    fill(log, 12)
-    directory.close()
-    last = segment_path(log, 2)
-    last.write_bytes(last.read_bytes()[: boundaries(last.read_bytes())[1]])
-    log = begin_marked(path)[1]
-    assert log.log_end_offset == 11
-    assert log.recovery_report.lost_below_recovery_point == 1

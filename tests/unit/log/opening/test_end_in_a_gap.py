@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,6 @@ from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import encode_batch
 
-COMPACTED = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"compact"}))
-
 
 def open_directory(path: Path) -> LogDirectory:
     directory = LogDirectory.open(str(path), "c", 1, seeded_environment(1, ManualClock(1000)))
@@ -27,7 +24,7 @@ def open_directory(path: Path) -> LogDirectory:
 
 
 def begin(directory: LogDirectory) -> PartitionLog:
-    return directory.open_partition("t", 0, TOPIC_ID, COMPACTED)
+    return directory.open_partition("t", 0, TOPIC_ID, CONFIG)
 
 
 def copied(base_offset: int, count: int, epoch: int) -> bytes:
@@ -95,17 +92,3 @@ def test_without_room_for_that_it_is_cut_back_all_the_same(
     log = begin(open_directory(tmp_path))
     assert log.segment_base_offsets == (0,), "a record says where it ends"
     assert log.log_end_offset == 21
-
-
-def test_where_there_is_room_when_it_is_closed_it_ends_there_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = open_directory(tmp_path)
-    log = with_gaps(directory)
-    fill_disk(log, monkeypatch)
-    log.truncate_to(20)
-    monkeypatch.undo()
-    directory.close()
-    log = begin(open_directory(tmp_path))
-    assert log.log_end_offset == 20
-    assert not log.recovery_report.lost_below_recovery_point
