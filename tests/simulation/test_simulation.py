@@ -173,7 +173,9 @@ def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(("seed", "replication_factor"), [(4, 1), (12, 1), (24, 1), (1, 3), (2, 3), (17, 3)])
+@pytest.mark.parametrize(
+    ("seed", "replication_factor"), [(4, 1), (12, 1), (24, 1), (1, 3), (2, 3), (17, 3), (83, 3)]
+)
 def test_a_seed_replays_exactly(seed: int, replication_factor: int) -> None:
     assert digest(seed, replication_factor, "1") == digest(seed, replication_factor, "2")
 

@@ -133,6 +133,7 @@ def test_work_that_halts_goes_on_when_that_is_over_or_somebody_cannot_wait() -> 
         awaited = loop.run_in_executor(threads.executor("pool", 1), halting, first, "first")
         pool = threads.executor("pool", 1)
         unawaited = pool.submit(halting, second, "second")
+        pool.submit(order.append, "what is behind second")
         await asyncio.sleep(3.0)
         assert len(first) == len(second) == 1
         assert unawaited.result() == "second"
@@ -146,6 +147,7 @@ def test_work_that_halts_goes_on_when_that_is_over_or_somebody_cannot_wait() -> 
         "first begins",
         "second begins",
         "second ends at 3",
+        "what is behind second",
         "first ends at 3",
     ]
 

@@ -72,7 +72,7 @@ class UnheardElections:
 
     async def takes_back_late(self, fault: Fault, target: NodeMachine) -> None:
         """Another one is elected without the last records of `leader`, which takes them back, and goes in the midst of
-        that: `leader` leads again, with a follower that has heard of nobody's taking back anything.
+        that: `leader` leads again, with a follower that has them still.
         """
         leader, first, third = self._cast(target, fault.peer)
         with self._cut([(first.name, third.name), (third.name, first.name)]):
@@ -86,7 +86,8 @@ class UnheardElections:
                     self._say(f"does not happen, for nothing is taken back: {fault}")
                     return
                 first.kill()
-                await self._comes(lambda: _is_written_to(leader, keys))
+                if not await self._comes(lambda: _is_written_to(leader, keys)):
+                    self._say(f"comes to nothing, for nothing is written meanwhile: {fault}")
                 third.disk.slowness = SLOW
         await asyncio.sleep(fault.seconds)
         third.disk.slowness = 1.0

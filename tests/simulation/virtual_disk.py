@@ -56,7 +56,7 @@ class VirtualDisk:
         self.slowness = 1.0
         """Of all of them: the threads that wait for them are the process's."""
         self.may_halt = False
-        """Whether these may come to a `Halt`, in the midst of what they do."""
+        """Whether work in a pool's thread may come to a `Halt` from now on; that in shared ones never does."""
 
     def health_of(self, path: str) -> DiskHealth:
         """Of the disk that a path is on."""

@@ -1,4 +1,5 @@
-"""Threads without threads: work is done in one moment, some virtual time after it was given, and known some time later.
+"""Threads without threads: work is done in one moment, some virtual time after it was given, and known some time later;
+but for what a fault stops in its midst (`Halt`), which has a real one that runs only while all else waits.
 
 Meanwhile others go on, and that is the point: whatever can happen between giving work to a thread and hearing of its
 end does happen under some seed.
@@ -75,7 +76,7 @@ class _Awaited(Future[Any]):
 
 
 class Halt:
-    """Owner of the work that came to where it stands, which stops there, in its midst, until this `is_over`."""
+    """A place in the midst of work, which stops there until this `is_over`. Owner of the threads that stand there."""
 
     def __init__(self) -> None:
         self.is_over = False
@@ -123,7 +124,10 @@ class _Thread:
         self._goes.acquire()
         _HERE.thread = self
         asyncio._set_running_loop(self._loop)
-        self.outcome = self.context.copy().run(_outcome, self._call)
+        try:
+            self.outcome = self.context.copy().run(_outcome, self._call)
+        except BaseException as error:  # else who waits for it would wait for ever
+            self.outcome = None, error
         self._rests.release()
 
     def go_on(self) -> None:
@@ -176,6 +180,13 @@ class VirtualExecutor(Executor):
 
     def do_all(self) -> None:
         """Whoever waits holds up his own thread: it all is done before he goes on."""
+        while self._halted:
+            thread = next(iter(self._halted))
+            work = self._halted.pop(thread)
+            self._busy -= 1
+            while thread.outcome is None:
+                thread.go_on()
+            _settle(work.future, *thread.outcome)
         while self._begun or self._waiting:
             work = next(iter(self._begun), None) or self._waiting.popleft()
             self._begun.pop(work, None)
@@ -184,12 +195,6 @@ class VirtualExecutor(Executor):
                 self._busy -= 1
             if work.future.set_running_or_notify_cancel():
                 _settle(work.future, *_outcome(work.call))
-        while self._halted:
-            thread, work = self._halted.popitem()
-            self._busy -= 1
-            while thread.outcome is None:
-                thread.go_on()
-            _settle(work.future, *thread.outcome)
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
