@@ -231,7 +231,7 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
         assert await gateway.dispatcher.serve(unheard, gateway.client) is None
         await asyncio.sleep(limits.TELLING_SECONDS * 0.9)
         first = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
-        await asyncio.sleep(limits.TELLING_SECONDS * 0.1)
+        await asyncio.sleep(limits.TELLING_SECONDS * 0.2)
         later = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
         await gateway.ask(METADATA, 12, {"topics": []})
         await asyncio.sleep(limits.GOING_SECONDS * 1.1)
