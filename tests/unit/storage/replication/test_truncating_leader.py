@@ -71,38 +71,62 @@ async def test_what_a_follower_had_of_what_is_taken_back_is_not_counted(
         assert nodes.bytes_of(3) == nodes.bytes_of(2)
 
 
+async def begin_in_the_midst_of_a_batch(
+    nodes: Nodes, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """Node 2, empty, has copied a batch of which the first two records are deleted, and hears of that when it may `go`.
+    Its leader, node 1, has gone. Returns node 2's log.
+    """
+    await nodes.stop(2, crash=False)
+    nodes.elect(1, [1, 3])
+    first = nodes.replica(1)
+    first.appending.append(batch(b"a", b"b", b"c", b"d"), first.leader_epoch, -1)
+    await until(lambda: first.high_watermark == nodes.replica(3).high_watermark == 4)
+    assert first.log is not None
+    first.log.maybe_increment_log_start_offset(2)
+    unreachable = nodes.cable.services.pop("node-1")
+    nodes.cable.cut()
+    await nodes.start(2)
+    opened: Any = nodes.replica(2).log
+    begun: list[int] = []
+    append = opened.append_as_follower
+
+    def held(*arguments: Any, **named: Any) -> Any:
+        appended = append(*arguments, **named)
+        begun.append(opened.log_end_offset)
+        go.wait(20)
+        return appended
+
+    monkeypatch.setattr(opened, "append_as_follower", held)
+    nodes.cable.services["node-1"] = unreachable
+    await until(lambda: begun == [4])
+    await nodes.stop(1, crash=True)
+    return opened
+
+
 async def test_who_has_what_a_new_leader_began_with_stays_counted(
     tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader was empty, and began in the midst of a batch: who has all of that need say nothing anew."""
+    """Who has all of the batch need say nothing anew."""
     async with run_nodes(tmp_path, 3) as nodes:
-        await nodes.stop(2, crash=False)
-        nodes.elect(1, [1, 3])
-        first = nodes.replica(1)
-        first.appending.append(batch(b"a", b"b", b"c", b"d"), first.leader_epoch, -1)
-        await until(lambda: first.high_watermark == nodes.replica(3).high_watermark == 4)
-        assert first.log is not None
-        first.log.maybe_increment_log_start_offset(2)
-        unreachable = nodes.cable.services.pop("node-1")
-        nodes.cable.cut()
-        await nodes.start(2)
-        opened: Any = nodes.replica(2).log
-        begun: list[int] = []
-        append = opened.append_as_follower
-
-        def held(*arguments: Any, **named: Any) -> Any:
-            appended = append(*arguments, **named)
-            begun.append(opened.log_end_offset)
-            go.wait(20)
-            return appended
-
-        monkeypatch.setattr(opened, "append_as_follower", held)
-        nodes.cable.services["node-1"] = unreachable
-        await until(lambda: begun == [4])
-        await nodes.stop(1, crash=True)
+        await begin_in_the_midst_of_a_batch(nodes, go, monkeypatch)
         nodes.elect(2, [2, 3])
         state = nodes.replica(2).leader
         assert state is not None
         await until(lambda: state.replicated(9) == 4)
         go.set()
         await until(lambda: nodes.replica(2).high_watermark == 4)
+
+
+async def test_what_was_deleted_stays_so_at_who_leads_before_it_has_heard_of_it(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_nodes(tmp_path, 3) as nodes:
+        opened = await begin_in_the_midst_of_a_batch(nodes, go, monkeypatch)
+        nodes.elect(2, [2])
+        leader = nodes.replica(2)
+        assert leader.leader is not None
+        leader.leader.set_min_insync_replicas(2)  # its high watermark does not move by itself
+        go.set()
+        await until(lambda: opened.log_start_offset == 2)
+        await until(lambda: leader.high_watermark == 2)

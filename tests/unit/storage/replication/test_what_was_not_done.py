@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from pathlib import Path
@@ -87,42 +86,3 @@ async def test_a_truncation_that_fails_does_not_acknowledge_what_waits_for_a_syn
         await until(lambda: bool(waits))
         assert waits == [True]
         await until(lambda: synced == [3])
-
-
-async def test_what_was_deleted_stays_so_at_who_leads_before_it_has_heard_of_it(
-    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its empty log begins with a batch of which the first records are deleted."""
-    async with run_nodes(tmp_path, 3) as nodes:
-        await nodes.stop(2, crash=False)
-        nodes.elect(1, [1, 3])
-        first = nodes.replica(1)
-        first.appending.append(batch(b"a", b"b", b"c", b"d"), first.leader_epoch, -1)
-        await until(lambda: first.high_watermark == nodes.replica(3).high_watermark == 4)
-        assert first.log is not None
-        first.log.maybe_increment_log_start_offset(2)
-        unreachable = nodes.cable.services.pop("node-1")
-        nodes.cable.cut()
-        await nodes.start(2)
-        leader = nodes.replica(2)
-        opened: Any = leader.log
-        begun: list[int] = []
-        append = opened.append_as_follower
-
-        def held(*arguments: Any, **named: Any) -> Any:
-            appended = append(*arguments, **named)
-            begun.append(opened.log_end_offset)
-            go.wait(20)
-            return appended
-
-        monkeypatch.setattr(opened, "append_as_follower", held)
-        nodes.cable.services["node-1"] = unreachable
-        await until(lambda: begun == [4])
-        await nodes.stop(1, crash=True)
-        nodes.elect(2, [2])
-        assert leader.leader is not None
-        leader.leader.set_min_insync_replicas(2)  # its high watermark does not move by itself
-        go.set()
-        await until(lambda: opened.log_start_offset == 2)
-        await asyncio.sleep(0.1)
-        assert (opened.log_start_offset, leader.high_watermark) == (2, 2)
