@@ -124,9 +124,8 @@ class LogTruncator:
             self._roller.roll_at(end_offset)
         except SyncError:
             raise
-        except (
-            OSError
-        ) as error:  # what is there is right until the next start, and again once something is appended
+        except OSError as error:
+            # What is there is right until the next start, and again once something is appended.
             logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
         # Recovery is to take the gap for one, though this log's own cleaner may never have run.
         self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
