@@ -10,12 +10,13 @@ the leader refuses or nobody knows, by `handlers/produce.py`, which goes on from
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from time import perf_counter
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.later import Pieces
+from barnabas.gateway.clients.unsettled import NOTHING_FAILED, Partition
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers import produce
 from barnabas.gateway.parts import GatewayParts
@@ -162,7 +163,7 @@ class ForwardedProduce:
         times.local_seconds += now - resumed
         return answer
 
-    def settle(self) -> None:
+    def settle(self, behind_failed: Container[Partition] = NOTHING_FAILED) -> None:
         """There is a result. What failed opens its gap now, before anything else runs. Raises CloseConnection."""
         if self._taken() is not None:
             return
@@ -173,7 +174,7 @@ class ForwardedProduce:
             raise CloseConnection(str(error)) from error
         request = Request(header, body, self._client, self._parts, self._times)
         self._rest = produce.resume(
-            request, self.result, self._batches, self._image, self._began, self._order
+            request, self.result, self._batches, self._image, self._began, self._order, behind_failed
         )
 
     def _taken(self) -> PartitionAppendResult | None:

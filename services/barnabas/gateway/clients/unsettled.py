@@ -4,26 +4,37 @@ A batch that failed has to come before the next one of its producer (`sequence_g
 link before the request that waits for it runs again, and a later one may run in between. So whoever hands over settles
 first what has failed by then. And what goes to another node than the batch before it, which is still under way to
 the former leader, is not handed over at all: nobody could keep the two in order.
+
+What is under way behind a batch that failed is not sent on either, should it come back refused: its client sends both
+again, the failed one perhaps before the other has come back, and the one that leads by then may know nothing of the
+producer, and take whatever it sees first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Container, Iterable
+from typing import Any, Final
 
 Partition = tuple[bytes, int]
 """(topic id, partition)."""
+
+NOTHING_FAILED: Final[frozenset[Partition]] = frozenset()
+"""Of a batch none before which has failed."""
+
+Settle = Callable[[Container[Partition]], None]
+"""What is to be done with a result, given the partitions of which an earlier batch failed when this one was under way.
+"""
 
 
 class _Send:
     """What went to one node, and what is to be done with its result."""
 
-    __slots__ = ("is_sent_on", "metadata", "node", "order", "partitions", "settle")
+    __slots__ = ("behind_failed", "is_sent_on", "metadata", "node", "order", "partitions", "settle")
 
     def __init__(
         self,
-        settle: Callable[[], None],
+        settle: Settle,
         node: object,
         metadata: object,
         partitions: Iterable[Any],
@@ -37,6 +48,7 @@ class _Send:
         self.partitions = partitions
         self.order = order
         self.is_sent_on = is_sent_on
+        self.behind_failed = NOTHING_FAILED
 
 
 class Unsettled:
@@ -48,7 +60,7 @@ class Unsettled:
     def add(
         self,
         result: asyncio.Future[Any],
-        settle: Callable[[], None],
+        settle: Settle,
         node: object,
         metadata: object,
         partitions: Iterable[Any],
@@ -65,13 +77,22 @@ class Unsettled:
         """It is there; somebody may have settled it already."""
         send = self._sends.pop(result, None)
         if send is not None and not result.cancelled():
-            send.settle()
+            send.settle(send.behind_failed)
 
     def settle_all(self) -> None:
         """Settle whatever has a result by now, in the order of the connection."""
         if self._sends:
             for result in [result for result in self._sends if result.done()]:
                 self.settle(result)
+
+    def on_failed(self, partitions: Collection[Any], order: int) -> None:
+        """What was handed over as `order` for `partitions` failed; its client is to send it again."""
+        if not partitions:
+            return
+        failed = frozenset(_keys(partitions))
+        for send in self._sends.values():
+            if send.order > order:
+                send.behind_failed |= failed.intersection(_keys(send.partitions))
 
     def clear(self) -> None:
         """The connection has ended: nobody comes after what is under way, and its records are to go with it."""

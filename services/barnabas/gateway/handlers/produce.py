@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from barnabas.gateway.answers.produced import Produced, places_of
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.resends import Resend
 from barnabas.gateway.clients.sequence_gaps import Place
+from barnabas.gateway.clients.unsettled import NOTHING_FAILED, Partition
 from barnabas.gateway.inside.storage_codes import client_code
 from barnabas.gateway.produce_batches import (
     known_code,
@@ -33,12 +34,7 @@ from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.tracing import current_traceparent
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import AppendBatches
-from barnabas.messages.storage_pb2 import (
-    AppendRequest,
-    AppendResult,
-    PartitionAppend,
-    PartitionAppendResult,
-)
+from barnabas.messages.storage_pb2 import AppendRequest, AppendResult, PartitionAppend, PartitionAppendResult
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.leaders import NOBODY_LEADS
 from barnabas.records.batch import is_sequenced
@@ -63,14 +59,16 @@ def resume(
     image: MetadataImage,
     began: float,
     order: int,
+    behind_failed: Container[Partition],
 ) -> Callable[[], Awaitable[bytes | None]]:
     """Go on with a request whose only batch was handed over by `image` and failed: that opens its gap, or gives it its
-    place among what is sent on, before this returns. It `began` by the event loop's time, as number `order`.
+    place among what is sent on, before this returns. It `began` by the event loop's time, as number `order`;
+    `behind_failed` as in `unsettled.Settle`.
 
     Returns what gives the answer. Raises CloseConnection.
     """
     produce = _Produce(request, refusals_before=0, began=began)  # or it would not have been handed over so
-    produce.settle(result, batches, [(0, 0)], image, order)
+    produce.settle(result, batches, [(0, 0)], image, order, None, behind_failed)
     return partial(produce.finish, result)
 
 
@@ -343,6 +341,7 @@ class _Produce:
     def _give_up(self, resend: Resend) -> None:
         for place, sent in resend.refused.items():
             self._results.refuse_unled(place, sent.topic_id, sent.partition)
+        self._request.client.unsettled.on_failed(resend.refused.values(), resend.order)
         resend.refused.clear()
 
     def _is_behind_failed(self, resend: Resend) -> bool:
@@ -397,6 +396,7 @@ class _Produce:
         image: MetadataImage,
         order: int,
         resend: Resend | None = None,
+        behind_failed: Container[Partition] = NOTHING_FAILED,
     ) -> None:
         """Take over the result of what went to one leader by `image`, as number `order` of its client. What failed
         opens its gap now, before anything else runs, or takes its place among what is sent on.
@@ -420,12 +420,16 @@ class _Produce:
                 is_early = self._came_too_early(code, sent, order, is_sent_on=is_sent_on)
                 if is_early:
                     code = NOBODY_LEADS  # so that it comes again, with us or with its client
-                if self._may_be_sent_on(code, got, records, resend):
+                is_behind = (sent.topic_id, sent.partition) in behind_failed
+                if not is_behind and self._may_be_sent_on(code, got, records, resend):
                     resend = resend or self._resend(result, place, image, order)
                     if resend is not None:
                         resend.refused[place] = sent
                         continue
                 self._results.take(place, sent, got, code, "" if is_early else got.error_message)
+        failed = self._results.failures(places)
+        sent_again = [sent for place, sent in zip(places, request.partitions, strict=True) if place in failed]
+        self._request.client.unsettled.on_failed(sent_again, order)
         self._open_gaps(places)
 
     def _code(self, place: Place, code: ErrorCode) -> ErrorCode:

@@ -99,6 +99,54 @@ async def test_what_comes_back_when_its_time_is_over_opens_its_gap_at_once(
     assert run.answers() == [(NOT_LEADER, -1)] * 2
 
 
+@EITHER_WAY
+@pytest.mark.parametrize("heard", ["before", "after"])
+async def test_what_is_under_way_behind_a_failed_one_is_not_sent_on_before_that(
+    forwards: bool, heard: str
+) -> None:
+    """The failed one is sent again when the other has not come back yet, and who leads by then may know neither."""
+    run = Preparing(prepares=False, forwards=forwards)
+    await run.produce(A, B)
+    if heard == "before":
+        leads(run, 2, 2)
+    await answer(run, 0, ErrorCode.request_timed_out)
+    await run.produce(A)
+    if heard == "after":
+        leads(run, 2, 2)
+        await answer(run, 2, NOT_LEADER)
+    await answer(run, 1, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    last = len(run.sent) - 1
+    on_second_node = [name_of(run, number) for number, (node, _) in enumerate(run.sent) if node == 2]
+    assert on_second_node == [(2, A)]
+    await answer(run, last)
+    await run.produce(B)
+    await answer(run, last + 1)
+    assert [name_of(run, last + 1), run.answers()[-1]] == [(2, B), (0, last + 1)]
+    assert run.answers()[:3] == [(ErrorCode.request_timed_out, -1), (NOT_LEADER, -1), (0, last)]
+
+
+async def test_what_is_under_way_behind_one_that_is_given_up_is_not_sent_on_before_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "RESEND_SECONDS_MAX", 0.05)
+    run = Preparing(prepares=False)
+    leads(run, 1, 1)
+    await run.produce(A, B, partitions=(0, 1))
+    taken = PartitionAppendResult(base_offset=1)  # or the client would send one at a time from now on
+    refused = PartitionAppendResult(error_code=NOT_LEADER, base_offset=-1)
+    leads(run, -1, 1)
+    run.appends[run.sent[0]].set_result(AppendResult(partitions=[refused, taken]))
+    await asyncio.sleep(0.1)
+    leads(run, 2, 1)
+    await run.produce(A)
+    run.appends[run.sent[1]].set_result(AppendResult(partitions=[refused, taken]))
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS)
+    assert [name_of(run, each) for each in range(2, len(run.sent))] == [(2, A)]
+    await answer(run, 2)
+    assert run.answers() == [(NOT_LEADER, -1), (NOT_LEADER, -1), (0, 2)]
+
+
 async def test_other_news_do_not_have_it_sent_again() -> None:
     run = Preparing(prepares=False)
     await run.produce(A)
