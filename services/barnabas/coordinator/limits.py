@@ -34,6 +34,10 @@ APPEND_RETRY_MS_MIN: Final = 50
 APPEND_RETRY_MS_MAX: Final = 1_000
 """Pause before a write that the log did not take is sent again; doubles from the first to the second."""
 
+OWNER_KNOWN_SECONDS: Final = 2.0
+"""For how long it counts that the log's leader told a coordinator that it takes no writes: by who is sent away it would
+be asked again meanwhile."""
+
 LOAD_RETRY_MS_MIN: Final = 20
 LOAD_RETRY_MS_MAX: Final = 5_000
 """Pause before a partition is loaded again after a failure, and before a read that came too late is tried again;
@@ -175,5 +179,6 @@ STOP_GRACE_SECONDS: Final = 0.5
 assert max(GROUP_RECORD_BYTES_MAX, TRANSACTION_RECORD_BYTES_MAX) + BATCH_BYTES_TARGET <= BACKLOG_BYTES_MAX
 assert OPEN_PRODUCERS_MAX <= KNOWN_PRODUCERS_MAX
 assert APPEND_RETRY_MS_MIN <= APPEND_RETRY_MS_MAX
+assert APPEND_RETRY_MS_MAX < OWNER_KNOWN_SECONDS * 1000
 assert LOAD_RETRY_MS_MIN <= EARLY_LOAD_RETRY_MS_MAX <= LOAD_RETRY_MS_MAX
 assert MARKER_RETRY_MS_MIN <= MARKER_RETRY_MS_MAX

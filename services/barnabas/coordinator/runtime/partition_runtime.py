@@ -15,9 +15,10 @@ that the log up to there can be read.
 
 **A log that takes no writes**, because the disk is full or stalls or the node is away, costs no state: the write under
 way is sent again until it lands. Meanwhile the partition is READ_ONLY. Who waits for a write is told to try again, and
-so is whoever asks for another; what needs none is answered at once, from what is committed. Time stands still: a
-session that ends would have to be written. A decision that was refused this way may yet land with the rest, as any
-write may whose answer did not come; it does so before anything that is decided later.
+so is whoever asks for another; what needs none is answered at once, from what is committed. Where it matters that
+nobody else owns the partition by now, that is known only while the log's leader itself refuses: it knows who does. Time
+stands still: a session that ends would have to be written. A decision that was refused this way may yet land with the
+rest, as any write may whose answer did not come; it does so before anything that is decided later.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._log_end = 0
         """Where the log ends, after all that is known to be in it."""
         self._broken = False
+        self._refused_at: float | None = None
+        """When the log's leader last said that it takes no writes, and so that this is the owner; monotonic seconds."""
         self._replayed = 0
         """Records of the log, while it is being read."""
 
@@ -262,9 +265,13 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     def _make_decision(self) -> DecisionT:
         is_read_only = self.state is PartitionState.READ_ONLY
-        return self._kind.make_decision(
+        decision = self._kind.make_decision(
             self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
         )
+        refused_at = self._refused_at
+        if is_read_only and refused_at is not None:
+            decision.was_owner_lately = self._clock.monotonic() - refused_at <= limits.OWNER_KNOWN_SECONDS
+        return decision
 
     def _encode_all(self, decision: DecisionT) -> list[RecordParts] | None:
         """The decision's records as bytes; None when one of them has no bytes."""
@@ -302,6 +309,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         try:
             end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
         except KafkaError as refused:
+            self._note_owner(refused)
             if refused.code in NOT_TAKEN and not self.is_loaded:
                 # The leader knows our epoch: nobody else writes any more, and who has written before is not told of
                 # what is committed from now on. So what is committed now can be told.
@@ -378,6 +386,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                     self._log_end = first + append.record_count
                     return
                 except KafkaError as error:
+                    self._note_owner(error)
                     if error.code not in PASSING:
                         raise
                     if error.code in NOT_TAKEN:
@@ -392,6 +401,10 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     def _check_whole(self) -> None:
         if self._broken:
             raise KafkaError(ErrorCode.unknown_server_error, "a decision failed half way")
+
+    def _note_owner(self, refused: KafkaError) -> None:
+        """Whose epoch is not that of the owner is told so, and not that the log takes no writes."""
+        self._refused_at = self._clock.monotonic() if refused.code in NOT_TAKEN else None
 
     def _become_read_only(self, reason: str) -> None:
         """Decide nothing more that must be written, and keep nobody waiting for what is."""
@@ -421,6 +434,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             return
         if error.code in LOG_MOVED:
             self._metrics.unloads.inc()
+        self.load_times.on_failed(error)
         self._become_read_only(str(error))
         self._queue.clear()
         self._fail_waiting(for_client(error))

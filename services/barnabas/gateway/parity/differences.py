@@ -357,10 +357,10 @@ BY_DESIGN: Final = (
         "OffsetFetch",
         "Offsets are told by a coordinator that is certain to be the owner: one that was frozen or cut off while "
         "another one took over tells none. Kafka's tells what it knew, from which a reader skips records, or, in a "
-        "transaction, writes twice. One whose log takes no writes tells whoever does not ask for stable ones "
-        "(require_stable, as Java's consumers do) of those that are there, if all are that he names, and else refuses "
-        "with COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: Java's newer consumer, after "
-        "default.api.timeout.ms, throws TimeoutException from poll().",
+        "transaction, writes twice. One whose log takes no writes, as the log's leader itself says, tells whoever does "
+        "not ask for stable ones (require_stable, as Java's consumers do) of those that are there, if all are that he "
+        "names; else, and where the leader does not answer, COORDINATOR_LOAD_IN_PROGRESS is the code, on which clients "
+        "ask again: Java's newer consumer, after default.api.timeout.ms, throws TimeoutException from poll().",
     ),
     (
         "JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, OffsetCommit, TxnOffsetCommit, "

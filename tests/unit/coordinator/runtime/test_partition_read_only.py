@@ -14,6 +14,7 @@ from barnabas.coordinator.groups.core.records import OffsetRecord
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import coordinator_pb2 as pb
+from jumping_time import jumping_time
 
 READ_ONLY = PartitionState.READ_ONLY
 REFUSED = ErrorCode.coordinator_load_in_progress
@@ -118,6 +119,39 @@ async def test_what_needs_no_write_is_served_while_the_log_takes_none(
         assert committed(log) == [5, 6, 8]
 
 
+async def test_what_the_log_s_leader_says_of_who_owns_it_counts_for_a_moment(log: LogInMemory) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        log.fail_with = ErrorCode.kafka_storage_error
+        assert await node.commit(6) is REFUSED
+        log.gate = asyncio.Event()  # and now it hangs
+        tries = log.tries
+        await until(lambda: log.tries > tries)
+        node.clock.advance(1_900)
+        assert await node.fetch() == 5
+        node.clock.advance(200)
+        assert await node.fetch() is REFUSED
+        log.gate.set()
+        log.gate = None
+        await until(lambda: log.tries > tries + 1)
+        assert await node.fetch() == 5
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out])
+async def test_who_does_not_lead_the_log_says_nothing_of_its_owner(log: LogInMemory, code: ErrorCode) -> None:
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        log.fail_with = ErrorCode.kafka_storage_error
+        assert await node.commit(6) is REFUSED
+        log.fail_with, tries = code, log.tries
+        await until(lambda: log.tries > tries + 1)
+        assert (node.state(), await node.fetch()) == (READ_ONLY, REFUSED)
+
+
 async def test_a_log_that_hangs_is_waited_for_no_longer_than_a_commit_may_take(log: LogInMemory) -> None:
     node = Node("a", log, impatient())
     node.see("a")
@@ -129,7 +163,8 @@ async def test_a_log_that_hangs_is_waited_for_no_longer_than_a_commit_may_take(l
         assert {await commit for commit in waiting} == {REFUSED}
         # Asked while it was not clear yet that the log hangs, so it was to wait for the commits.
         assert await reading is REFUSED
-        assert await node.fetch() == 5
+        assert node.state() is READ_ONLY
+        assert await node.fetch() is REFUSED, "another one may have taken over"
         log.gate.set()
         await until_writing(node)
         assert await node.commit(8) is ErrorCode.none
@@ -213,6 +248,23 @@ async def test_a_coordinator_that_starts_beside_a_full_disk_serves_what_is_commi
         assert committed(log) == [5, 7]
 
 
+async def test_a_full_disk_that_was_found_at_the_start_is_asked_as_often_as_any(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what it says of the owner would not count until the next time."""
+    for name, ms in (("LOAD_RETRY_MS_MIN", 1), ("LOAD_RETRY_MS_MAX", 60_000), ("APPEND_RETRY_MS_MAX", 1)):
+        monkeypatch.setattr(f"barnabas.coordinator.limits.{name}", ms)
+    log.fail_with = ErrorCode.not_enough_replicas
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert node.state() is READ_ONLY
+        tries = log.tries
+        with jumping_time():
+            await asyncio.sleep(1)
+        assert log.tries > tries + 100
+
+
 async def test_a_backlog_has_an_end(log: LogInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.coordinator.limits.BACKLOG_DECISIONS_MAX", 10)
     node = Node("a", log)
@@ -277,7 +329,7 @@ async def test_a_frame_that_landed_late_is_read_and_not_overlooked(log: LogInMem
         log.lose_answer = True
         commit = asyncio.create_task(node.commit(6))
         assert await commit is REFUSED
-        assert await node.fetch() in (5, 6)
+        assert await node.fetch() in (REFUSED, 6)
         await until_writing(node)
         assert await node.fetch() == 6
         assert await node.commit(7) is ErrorCode.none
