@@ -78,7 +78,10 @@ FAILED_ONCE = (
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
     (1_753_482_034, 3),  # a classic generation was held for written before it had been shared out
     (5612, 1),  # a coordinator whose log's leader did not answer told what had been committed once
-    (5633, 1),  # a batch was sent on to a leader that had never heard of its producer, before one that had failed
+    (
+        5633,
+        1,
+    ),  # a batch was sent on to a leader that had never heard of its producer, before one that had failed
 )
 """Seeds that showed a fault of the code or of the simulation, each with the replicas that its topics have, beyond those
 in SEEDS: whoever finds another one adds it. Where what a seed lets happen has changed since, it is one more seed.
