@@ -107,7 +107,16 @@ class Copies:
         return all(self._has_another(partition, *gone) for partition in partitions)
 
     def _has_another(self, partition: PartitionRecord, *gone: Machine) -> bool:
-        return any(_has(node, partition) for node in self._nodes if node not in gone)
+        """One that has stopped has it, too, where the controller trusts none of those instead that are `gone`: by the
+        time that it is back, it may have been given up, and the last that was not is one of them.
+        """
+        is_trusted = any(isinstance(each, NodeMachine) and each.node_id in partition.isr for each in gone)
+        return any(
+            _has(node, partition)
+            and (node.is_up or not is_trusted or node.node_id in partition.eligible_leader_replicas)
+            for node in self._nodes
+            if node not in gone
+        )
 
 
 def _partitions(image: MetadataImage) -> Iterator[PartitionRecord]:
