@@ -45,12 +45,15 @@ public final class ChaosClient {
         String group = arguments[3];
         String copies = arguments[4];
         long pauseMs = Long.parseLong(arguments[5]);
+        Map<String, Object> membership = "consumer".equals(arguments[6])
+                ? Map.of("group.protocol", "consumer")
+                : Map.of("session.timeout.ms", "10000", "heartbeat.interval.ms", "1000");
         Thread producer = new Thread(() -> produce(bootstrap, topic, partitions, pauseMs));
-        Thread consumer = new Thread(() -> consume(bootstrap, topic, group));
+        Thread consumer = new Thread(() -> consume(bootstrap, topic, group, membership));
         List<Thread> workers = new ArrayList<>();
         for (int number = 1; number <= 2; number++) {
             String name = copies + "-" + number;
-            workers.add(new Thread(() -> copy(bootstrap, topic, copies, name)));
+            workers.add(new Thread(() -> copy(bootstrap, topic, copies, name, membership)));
         }
         producer.start();
         consumer.start();
@@ -104,14 +107,12 @@ public final class ChaosClient {
         }
     }
 
-    private static void consume(String bootstrap, String topic, String group) {
-        Map<String, Object> settings = new HashMap<>();
+    private static void consume(String bootstrap, String topic, String group, Map<String, Object> membership) {
+        Map<String, Object> settings = new HashMap<>(membership);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", group);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "none");
-        settings.put("session.timeout.ms", "10000");
-        settings.put("heartbeat.interval.ms", "1000");
         settings.put("reconnect.backoff.max.ms", "200");
         settings.put("retry.backoff.max.ms", "200");
         try (KafkaConsumer<String, String> consumer =
@@ -156,15 +157,14 @@ public final class ChaosClient {
     }
 
     /** Reads, and writes what was read with its offsets in one transaction; whatever fails is done again from there. */
-    private static void copy(String bootstrap, String topic, String copies, String name) {
-        Map<String, Object> reads = new HashMap<>();
+    private static void copy(
+            String bootstrap, String topic, String copies, String name, Map<String, Object> membership) {
+        Map<String, Object> reads = new HashMap<>(membership);
         reads.put("bootstrap.servers", bootstrap);
         reads.put("group.id", copies);
         reads.put("enable.auto.commit", "false");
         reads.put("auto.offset.reset", "none");
         reads.put("isolation.level", "read_committed");
-        reads.put("session.timeout.ms", "10000");
-        reads.put("heartbeat.interval.ms", "1000");
         reads.put("reconnect.backoff.max.ms", "200");
         reads.put("retry.backoff.max.ms", "200");
         KafkaProducer<String, String> producer = null;

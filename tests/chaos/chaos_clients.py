@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from chaos_history import Recorder
+from chaos_plan import PROTOCOLS
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from history import Place
 from kafka_tools import JARS, START_QUICKLY
@@ -120,21 +121,19 @@ class LibrdkafkaProducer(Stopped):
 class LibrdkafkaGroup(Stopped):
     """Two members of a group, which commit by hand."""
 
-    def __init__(self, recorder: Recorder, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, recorder: Recorder, bootstrap: str, topic: str, group: str, protocol: str) -> None:
         super().__init__(recorder)
+        settings = {"bootstrap.servers": bootstrap, "group.id": group, **PROTOCOLS[protocol]}
         for number in (1, 2):
-            self.run(self._consume, bootstrap, topic, group, f"member {number}")
+            self.run(self._consume, settings, topic, f"member {number}")
 
-    def _consume(self, bootstrap: str, topic: str, group: str, name: str) -> None:
+    def _consume(self, settings: Mapping[str, Any], topic: str, name: str) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
+                **settings,
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 1_000,
                 "fetch.wait.max.ms": 200,
                 "error_cb": self._on_error,
                 **QUICK,
@@ -265,14 +264,22 @@ class JavaClients:
     """Owns the JVM of ChaosClient.java and a thread that reads what it tells."""
 
     def __init__(
-        self, recorder: Recorder, bootstrap: str, topic: str, group: str, copies: str, log: Path
+        self,
+        recorder: Recorder,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        copies: str,
+        protocol: str,
+        log: Path,
     ) -> None:
         """`copies` is the topic that records are copied to, and the group of those who do."""
         assert any(JARS.glob("kafka-clients-*.jar")), f"{JARS} is empty: `make jars` fetches Kafka's client"
         self._recorder = recorder
         self._topic = topic
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
-        arguments = [bootstrap, topic, str(PARTITIONS), group, copies, str(round(PAUSE_SECONDS * 1000))]
+        pause_ms = str(round(PAUSE_SECONDS * 1000))
+        arguments = [bootstrap, topic, str(PARTITIONS), group, copies, pause_ms, protocol]
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 ["java", *START_QUICKLY, "-cp", f"{JARS}/*", str(HERE / "ChaosClient.java"), *arguments],

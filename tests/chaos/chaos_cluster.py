@@ -36,7 +36,14 @@ SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "min.insync.replicas": "2",
         "replica.high.watermark.checkpoint.interval.ms": "1000",
     },
-    "coordinator": {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"},
+    "coordinator": {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "10000",
+        "group.consumer.min.heartbeat.interval.ms": "1000",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    },
 }
 
 

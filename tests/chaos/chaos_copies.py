@@ -33,11 +33,13 @@ RECORDS_MAX: Final = 500
 class LibrdkafkaCopiers(Stopped):
     """The workers of one group: owns their processes."""
 
-    def __init__(self, recorder: Recorder, bootstrap: str, source: str, target: str, group: str) -> None:
+    def __init__(
+        self, recorder: Recorder, bootstrap: str, source: str, target: str, group: str, protocol: str
+    ) -> None:
         super().__init__(recorder)
         self._source = source
         for number in WORKERS:
-            self.run(self._work, [bootstrap, source, target, group, f"{group}-{number}"])
+            self.run(self._work, [bootstrap, source, target, group, f"{group}-{number}", protocol])
 
     def _work(self, arguments: Sequence[str]) -> None:
         """One process after another."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 FORMS: Final = ("brokers", "separate")
+
+PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "classic": {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000},
+    "consumer": {"group.protocol": "consumer"},  # the cluster has the same times for its groups
+}
+"""Of groups, and what their members are told of it."""
 
 SERVICES: Final[Mapping[str, Sequence[str]]] = {
     "brokers": ("broker-1", "broker-2", "broker-3"),

@@ -58,6 +58,7 @@ class Outcome:
 
     seed: int
     form: str
+    protocol: str
     seen: list[Seen] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     acknowledged: int = 0
@@ -70,18 +71,25 @@ class Outcome:
 
 
 def run_round(
-    seed: int, form: str, faults: Sequence[Fault], folder: Path, say: Callable[[str], None]
+    seed: int,
+    form: str,
+    protocol: str,
+    faults: Sequence[Fault],
+    folder: Path,
+    say: Callable[[str], None],
 ) -> Outcome:
-    """Do the faults; whatever is wrong is in the outcome's violations."""
+    """Do the faults to a cluster of that form whose groups have that protocol; whatever is wrong is in the outcome's
+    violations.
+    """
     folder.mkdir(parents=True)
-    outcome, judge = Outcome(seed, form), Judge()
+    outcome, judge = Outcome(seed, form, protocol), Judge()
     recorder = Recorder(judge, folder / "history.jsonl")
     cluster = ChaosCluster(folder, form)
     try:
         cluster.start()
         _make_topics(cluster.bootstrap)
         state = ClusterState(cluster.bootstrap, [*TOPICS, *COPIES.values()], len(NODES))
-        with _clients(recorder, cluster, state, folder):
+        with _clients(recorder, cluster, state, protocol, folder):
             state.wait_in_sync()
             doing = Faults(cluster, state, (*TOPICS, *COPIES.values()))
             _wait_served(recorder, state, cluster, time.monotonic())
@@ -140,13 +148,16 @@ def _make_topics(bootstrap: str) -> None:
 
 
 @contextmanager
-def _clients(recorder: Recorder, cluster: ChaosCluster, state: ClusterState, folder: Path) -> Iterator[None]:
+def _clients(
+    recorder: Recorder, cluster: ChaosCluster, state: ClusterState, protocol: str, folder: Path
+) -> Iterator[None]:
     """All clients at work; at the end everything that was acknowledged has been read and copied."""
     (first, group), (second, second_group) = TOPICS.items()
-    java = JavaClients(recorder, cluster.bootstrap, second, second_group, COPIES[second], folder / "java.log")
+    bootstrap, copies = cluster.bootstrap, COPIES[second]
+    java = JavaClients(recorder, bootstrap, second, second_group, copies, protocol, folder / "java.log")
     producer = LibrdkafkaProducer(recorder, cluster.bootstrap, first)
-    consumers = LibrdkafkaGroup(recorder, cluster.bootstrap, first, group)
-    copiers = LibrdkafkaCopiers(recorder, cluster.bootstrap, first, COPIES[first], COPIES[first])
+    consumers = LibrdkafkaGroup(recorder, cluster.bootstrap, first, group, protocol)
+    copiers = LibrdkafkaCopiers(recorder, cluster.bootstrap, first, COPIES[first], COPIES[first], protocol)
     reader = ReaderOfCopies(recorder, cluster.bootstrap, list(COPIES.values()))
     onlookers = Onlookers(recorder, cluster.bootstrap, TOPICS)
     try:

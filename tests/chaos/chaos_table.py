@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -39,8 +40,8 @@ def _sentence(outcomes: Sequence[Outcome]) -> str:
     def total(name: str) -> int:
         return sum(getattr(each, name) for each in outcomes)
 
-    forms = [each.form for each in outcomes]
-    clusters = ", ".join(f"{forms.count(form)} {form}" for form in sorted(set(forms)))
+    forms = Counter(f"{each.form} with {each.protocol} groups" for each in outcomes)
+    clusters = ", ".join(f"{count} {form}" for form, count in sorted(forms.items()))
     return (
         f"{sum(len(each.seen) for each in outcomes)} faults in {len(outcomes)} clusters ({clusters}): "
         f"{total('acknowledged')} records acknowledged, {total('read')} read, {total('latest_offsets')} looks at high "

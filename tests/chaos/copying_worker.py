@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from chaos_plan import PROTOCOLS
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 RECORDS_MAX: Final = 500
@@ -43,7 +44,9 @@ def say(line: str) -> None:
 class Worker:
     """Owns a consumer and a producer."""
 
-    def __init__(self, bootstrap: str, source: str, target: str, group: str, name: str) -> None:
+    def __init__(
+        self, bootstrap: str, source: str, target: str, group: str, name: str, protocol: str
+    ) -> None:
         self._source, self._target, self._name = source, target, name
         self._settings = {"bootstrap.servers": bootstrap, **SETTINGS}
         self._consumer = Consumer(
@@ -54,8 +57,7 @@ class Worker:
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 200,
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 1_000,
+                **PROTOCOLS[protocol],
             }
         )
         self._consumer.subscribe([source])

@@ -3,6 +3,7 @@
     make chaos ARGS="--faults 1000"                      in rounds of 50, each with a cluster of its own
     make chaos ARGS="--faults 50 --seed 7"               one round: the same faults in the same order
     make chaos ARGS="--faults 50 --form separate"        gateways, coordinators and nodes as processes of their own
+    make chaos ARGS="--faults 50 --protocol consumer"    groups of KIP-848, else by turns these and classic ones
     make chaos ARGS="--faults 1000 --docs"               and what they came to, into docs/durability.md
 
 It exits with 1 when a promise was broken, and says by which command the same faults are done again. Logs, histories and
@@ -24,7 +25,7 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "simulation"), str(HERE.parent / "integration")]
 
-from chaos_plan import FORMS, make_plan  # noqa: E402
+from chaos_plan import FORMS, PROTOCOLS, make_plan  # noqa: E402
 from chaos_round import Outcome, run_round  # noqa: E402
 from chaos_table import describe, write_into_page  # noqa: E402
 
@@ -37,19 +38,25 @@ def form_of(seed: int) -> str:
     return FORMS[seed % len(FORMS)]
 
 
-def run_seed(seed: int, form: str, count: int) -> Outcome:
+def protocol_of(seed: int) -> str:
+    """Four rounds have each form with each protocol of groups."""
+    return list(PROTOCOLS)[seed // len(FORMS) % len(PROTOCOLS)]
+
+
+def run_seed(seed: int, form: str, protocol: str, count: int) -> Outcome:
     """One round; what it leaves behind is removed where nothing is wrong."""
     folder = FOLDER / f"{form}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"seed {seed}, {form}: {count} faults", flush=True)
+    print(f"seed {seed}, {form}, groups of the {protocol} protocol: {count} faults", flush=True)
     outcome = run_round(
-        seed, form, make_plan(seed, form, count), folder, lambda line: print(line, flush=True)
+        *(seed, form, protocol, make_plan(seed, form, count), folder),
+        say=lambda line: print(line, flush=True),
     )
     if outcome.violations:
         print(f"\nseed {seed} FAILED")
         for violation in outcome.violations[:20]:
             print(f"  {violation}")
-        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form}"')
+        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form} --protocol {protocol}"')
         print(f"  what is left of it: {folder}\n", flush=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
@@ -72,6 +79,7 @@ def main() -> None:
         "--seed", type=int, help="of the first round; further ones count on; a fresh one by itself"
     )
     parser.add_argument("--form", choices=FORMS, help="by itself, rounds take turns")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="of the groups; by itself, rounds take turns")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many rounds that fail")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/durability.md")
     options = parser.parse_args()
@@ -79,7 +87,8 @@ def main() -> None:
     began, left, outcomes = time.monotonic(), options.faults, []
     while left > 0 and sum(bool(each.violations) for each in outcomes) < options.failures:
         count = min(left, FAULTS_A_ROUND)
-        outcomes.append(run_seed(seed, options.form or form_of(seed), count))
+        form, protocol = options.form or form_of(seed), options.protocol or protocol_of(seed)
+        outcomes.append(run_seed(seed, form, protocol, count))
         seed, left = seed + 1, left - count
         if options.docs:
             write_into_page(describe(outcomes))

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from chaos_plan import FORMS, KINDS, make_plan
-from run_chaos import form_of, run_seed
+from run_chaos import form_of, protocol_of, run_seed
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
@@ -16,7 +16,7 @@ FAULTS = 20
 @pytest.mark.timeout(600)
 def test_a_cluster_keeps_its_promises_whatever_fails() -> None:
     seed = random.SystemRandom().randrange(1_000_000)
-    outcome = run_seed(seed, form_of(seed), FAULTS)
+    outcome = run_seed(seed, form_of(seed), protocol_of(seed), FAULTS)
     assert outcome.violations == [], "the command that does the same faults again is above"
     assert len(outcome.seen) == FAULTS
     assert outcome.acknowledged
