@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from brief_topic import BRIEF
 from checks import image_of
+from copies import with_a_readable_one
 from directory_moves import DirectoryMoves
 from fault_kinds import Fault
 from history import History, Place
@@ -40,7 +41,6 @@ BROKER_RESOURCE: Final = 4
 SET, UNSET = 0, 1
 
 TIMEOUT_MS: Final = 1_500
-
 DELETE_ATTEMPTS: Final = 5
 DELETE_AGAIN: Final = frozenset(
     {
@@ -134,9 +134,9 @@ class Administrator:
         image = image_of(self._world)
         for topic in image.topics.values():
             for partition in topic.partitions:
-                place = Place(topic.name, partition.partition)
                 if partition.adding_replicas or partition.removing_replicas:
-                    unmet.append(f"{place} is still being reassigned: {_described(partition)}")
+                    moving = f"{topic.name}-{partition.partition} is still being reassigned"
+                    unmet.append(f"{moving}: {_described(partition)}")
         for place, wanted in self._wanted.items():
             found = tuple(image.topics[place.topic].partitions[place.partition].replicas)
             if wanted is not None and found not in wanted:
@@ -154,7 +154,7 @@ class Administrator:
             partition = image.topics[place.topic].partitions[place.partition]
             count = len(partition.replicas) - len(partition.adding_replicas)
             count = min(max(1, count + self._chance.choice((-1, 0, 0, 0, 1))), len(nodes))
-            wanted[place] = tuple(self._chance.sample(nodes, count))
+            wanted[place] = with_a_readable_one(self._chance.sample(nodes, count), self._nodes)
         await self._alter(wanted)
 
     async def _cancel(self) -> None:

@@ -23,7 +23,7 @@ class Copies:
         self._world = world
         self._nodes = nodes
         self._lacking: NodeMachine | None = None
-        self._rotten: Machine | None = None
+        self._rotten: NodeMachine | None = None
         """Who has records that nobody can read: meanwhile no other node ends or loses anything."""
         self._lost_under_epoch = -1
 
@@ -37,6 +37,7 @@ class Copies:
     def on_lost(self, machine: Machine) -> None:
         """It has lost what it had, whole or in part."""
         assert isinstance(machine, NodeMachine), machine.name
+        machine.is_rotten = False
         self._lacking, self._rotten = machine, None
         self._lost_under_epoch = image_of(self._world).nodes[machine.node_id].node_epoch
 
@@ -53,7 +54,8 @@ class Copies:
 
     def on_rotten(self, machine: Machine) -> None:
         """What it has can no longer be read in one place; it has to go in the end."""
-        self._rotten = machine
+        assert isinstance(machine, NodeMachine), machine.name
+        machine.is_rotten, self._rotten = True, machine
 
     def on_drained(self, machine: Machine) -> None:
         """Others have all that it had, and it is gone from the cluster."""
@@ -117,6 +119,15 @@ class Copies:
             for node in self._nodes
             if node not in gone
         )
+
+
+def with_a_readable_one(chosen: Sequence[int], nodes: Sequence[NodeMachine]) -> tuple[int, ...]:
+    """The nodes `chosen` for a partition's replicas, and another one where nobody could read what these have."""
+    rotten = {each.node_id for each in nodes if each.is_rotten}
+    if not rotten.issuperset(chosen):
+        return tuple(chosen)
+    registered = (each.node_id for each in nodes if not each.is_away and each.node_id not in rotten)
+    return (*chosen, next(registered))
 
 
 def _partitions(image: MetadataImage) -> Iterator[PartitionRecord]:

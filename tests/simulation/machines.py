@@ -289,6 +289,8 @@ class NodeMachine(Machine):
         self.replicas: Replicas | None = None
         self.knew: MetadataImage | None = None
         """The metadata as its last process knew them when it ended; None if it knew none."""
+        self.is_rotten = False
+        """Whether it has records that nobody can read."""
         self._controllers = controllers
 
     async def serve(self, context: ServiceContext) -> None:

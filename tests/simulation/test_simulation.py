@@ -77,6 +77,14 @@ FAILED_ONCE = (
     ),  # who asked again to join, for its answer was lost, was out a session after the first time
     (1007431015, 3),  # who asked late for its assignment was out before it could say that it is there
     (1_753_482_034, 3),  # a classic generation was held for written before it had been shared out
+    (
+        5830,
+        3,
+    ),  # a disk was replaced while the one other node with all had stopped, which was given up before it was back
+    (
+        6003,
+        3,
+    ),  # a partition was moved to the one node that was to lose its disk for what nobody could read there
     (5612, 1),  # a coordinator whose log's leader did not answer told what had been committed once
     (
         5633,

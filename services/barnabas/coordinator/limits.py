@@ -35,8 +35,9 @@ APPEND_RETRY_MS_MAX: Final = 1_000
 """Pause before a write that the log did not take is sent again; doubles from the first to the second."""
 
 OWNER_KNOWN_SECONDS: Final = 2.0
-"""For how long it counts that the log's leader told a coordinator that it takes no writes: by who is sent away it would
-be asked again meanwhile."""
+"""How long it counts, from when the write was sent, that the log's leader refused one as it does to the owner alone.
+Longer than the longest pause between two tries, or offsets would be told now and refused then; and short, for another
+one may take over and commit meanwhile."""
 
 LOAD_RETRY_MS_MIN: Final = 20
 LOAD_RETRY_MS_MAX: Final = 5_000

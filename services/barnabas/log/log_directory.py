@@ -255,6 +255,7 @@ class LogDirectory:
         self._closed_properly[key] = False
         self._seen_at_start.pop(key, None)
         log.truncator.write_lowered = partial(self._write_lowered, key, log)
+        log.truncator.write_compacted = self.write_cleaner_checkpoint
         self.logs[key] = log
 
     def forget_place(self, key: PartitionKey) -> None:

@@ -6,6 +6,7 @@ import bisect
 import contextlib
 from collections.abc import Callable, Iterator
 
+from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.kafka_values import LONG_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.log.cleaning.replacement import SegmentReplacement
@@ -52,6 +53,9 @@ class LogTruncator:
         self.write_lowered: Callable[[int], None] = _nothing_is_written_down
         """Has the directory's checkpoints say no more of the log than its recovery point and its start, and no higher
         watermark than the offset given. Raises KafkaError where the disk refuses."""
+
+        self.write_compacted: Callable[[], None] = _nothing_is_written_down
+        """Has the directory's checkpoint say how far the log is compacted. Raises KafkaError where the disk refuses."""
 
     def take_lowest_cut(self) -> int:
         """Where the log ended at the lowest since this was asked last, for whoever copies it: what he has read before
@@ -121,14 +125,16 @@ class LogTruncator:
         if _end_of(active) == end_offset:
             return
         try:
+            if self._replacement.first_dirty_offset < 0:
+                # Recovery is to take the gap for one, though this log's own cleaner has never run.
+                self._replacement.first_dirty_offset = 0
+                self.write_compacted()
             self._roller.roll_at(end_offset)
         except SyncError:
             raise
-        except OSError as error:
+        except (OSError, KafkaError) as error:
             # What is there is right until the next start, and again once something is appended.
             logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
-        # Recovery is to take the gap for one, though this log's own cleaner may never have run.
-        self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
@@ -196,5 +202,5 @@ def _end_of(active: Segment) -> int:
     return end_offset
 
 
-def _nothing_is_written_down(_: int) -> None:
+def _nothing_is_written_down(_: int = 0) -> None:
     """The log is in no log directory that keeps checkpoints."""

@@ -33,6 +33,8 @@ class LogInMemory:
         """Closed: appends stall before anything was done."""
         self.answer_gate: asyncio.Event | None = None
         """Closed: appends land, and their senders are not told yet."""
+        self.refusal_gate: asyncio.Event | None = None
+        """Closed: appends are refused, and their senders are not told yet."""
         self.fail_with: ErrorCode | None = None
         """Refuses every append with this code."""
         self.lose_answer = False
@@ -51,7 +53,13 @@ class LogInMemory:
             self.lose_frame = False
             self.strays.append(lambda: self._land(partition, coordinator_epoch, records, expected_end))
             raise KafkaError(ErrorCode.coordinator_not_available)
-        first = self._land(partition, coordinator_epoch, records, expected_end)
+        refusal_gate = self.refusal_gate
+        try:
+            first = self._land(partition, coordinator_epoch, records, expected_end)
+        except KafkaError:
+            if refusal_gate is not None:
+                await refusal_gate.wait()
+            raise
         if self.lose_answer:
             self.lose_answer = False
             raise KafkaError(ErrorCode.coordinator_not_available)

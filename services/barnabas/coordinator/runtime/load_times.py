@@ -43,8 +43,9 @@ class LoadTimes:
         self._is_first_over.set()
 
     def on_failed(self, error: KafkaError | UnreadableRecord) -> None:
-        """The log could not be read. Requests wait on where its node is about to open it, or another node may soon lead
-        it: of a broker that died others take over what it owned and what it led, in either order.
+        """The log could not be read, or be written once it was. Requests wait on where its node is about to open it, or
+        another node may soon lead it: of a broker that died others take over what it owned and what it led, in either
+        order.
         """
         self._pause_ms_max = limits.LOAD_RETRY_MS_MAX
         if not isinstance(error, UnreadableRecord):

@@ -110,8 +110,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._log_end = 0
         """Where the log ends, after all that is known to be in it."""
         self._broken = False
-        self._refused_at: float | None = None
-        """When the log's leader last said that it takes no writes, and so that this is the owner; monotonic seconds."""
+        self._owner_at: float | None = None
+        """When the last write was sent, in monotonic seconds, if the log's leader refused it as it does to the owner
+        alone."""
         self._replayed = 0
         """Records of the log, while it is being read."""
 
@@ -268,9 +269,9 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         decision = self._kind.make_decision(
             self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
         )
-        refused_at = self._refused_at
-        if is_read_only and refused_at is not None:
-            decision.was_owner_lately = self._clock.monotonic() - refused_at <= limits.OWNER_KNOWN_SECONDS
+        if self._owner_at is not None:
+            seconds = self._clock.monotonic() - self._owner_at
+            decision.is_owner_by_refusal = seconds <= limits.OWNER_KNOWN_SECONDS
         return decision
 
     def _encode_all(self, decision: DecisionT) -> list[RecordParts] | None:
@@ -306,10 +307,11 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     async def _load(self) -> None:
         """Read the log and serve it. Raises KafkaError, after which it is served READ_ONLY or not at all."""
         barrier = encode_batch([self._encode(self._kind.barrier, self._clock.now_ms())])
+        asked_at = self._clock.monotonic()
         try:
             end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
         except KafkaError as refused:
-            self._note_owner(refused)
+            self._note_refusal(refused, asked_at)
             if refused.code in NOT_TAKEN and not self.is_loaded:
                 # The leader knows our epoch: nobody else writes any more, and who has written before is not told of
                 # what is committed from now on. So what is committed now can be told.
@@ -379,14 +381,16 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         pause_ms = limits.APPEND_RETRY_MS_MIN
         try:
             while True:
+                asked_at = self._clock.monotonic()
                 try:
                     first = await self._log.append(
                         self.partition, self.coordinator_epoch, append.batches, self._log_end
                     )
                     self._log_end = first + append.record_count
+                    self._owner_at = None
                     return
                 except KafkaError as error:
-                    self._note_owner(error)
+                    self._note_refusal(error, asked_at)
                     if error.code not in PASSING:
                         raise
                     if error.code in NOT_TAKEN:
@@ -402,9 +406,11 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         if self._broken:
             raise KafkaError(ErrorCode.unknown_server_error, "a decision failed half way")
 
-    def _note_owner(self, refused: KafkaError) -> None:
-        """Whose epoch is not that of the owner is told so, and not that the log takes no writes."""
-        self._refused_at = self._clock.monotonic() if refused.code in NOT_TAKEN else None
+    def _note_refusal(self, refused: KafkaError, asked_at: float) -> None:
+        """The log's leader says to the owner alone that it has no room or too few replicas; nothing else that it says
+        tells who that is. It may have said so at once, and this process have been frozen before it heard of it.
+        """
+        self._owner_at = asked_at if refused.code in NOT_TAKEN else None
 
     def _become_read_only(self, reason: str) -> None:
         """Decide nothing more that must be written, and keep nobody waiting for what is."""

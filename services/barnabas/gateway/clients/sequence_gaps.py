@@ -77,15 +77,17 @@ class SequenceGaps:
         """
         now = asyncio.get_running_loop().time()
         found = [(key, sequence) for place, key, sequence in _sequences(produce) if place not in refused]
-        new = _Gap(0, IN_FLIGHT_MAX + 1, now)
+        new = _Gap(0, IN_FLIGHT_MAX, now)
         gaps = [self._gaps.get(key, new._replace(sequence=sequence)) for key, sequence in found]
         is_behind = any(
             sequence > gap.sequence and not gap.is_old(now)
             for (_, sequence), gap in zip(found, gaps, strict=True)
         )
         for (key, sequence), gap in zip(found, gaps, strict=True):
-            if is_behind:
-                self._refuse(key, gap._replace(sequence=min(gap.sequence, sequence)))
+            if is_behind and sequence > gap.sequence:
+                self._refuse(key, gap)
+            elif is_behind:  # for another partition: the refused batch itself comes again, or one before it
+                self._gaps[key] = gap._replace(sequence=sequence, left=IN_FLIGHT_MAX)
             elif fills and sequence <= gap.sequence:
                 self._gaps.pop(key, None)
         return is_behind

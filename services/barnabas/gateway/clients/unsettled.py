@@ -13,14 +13,14 @@ producer, and take whatever it sees first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Container, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable
+from typing import Any, Final, NamedTuple
 
 Partition = tuple[bytes, int]
 """(topic id, partition)."""
 
 NOTHING_FAILED: Final[frozenset[Partition]] = frozenset()
-"""Of a batch none before which has failed."""
+"""For a request with none before it that failed."""
 
 Settle = Callable[[Container[Partition]], None]
 """What is to be done with a result, given the partitions of which an earlier batch failed when this one was under way.
@@ -30,7 +30,7 @@ Settle = Callable[[Container[Partition]], None]
 class _Send:
     """What went to one node, and what is to be done with its result."""
 
-    __slots__ = ("behind_failed", "is_sent_on", "metadata", "node", "order", "partitions", "settle")
+    __slots__ = ("is_sent_on", "metadata", "node", "order", "partitions", "settle")
 
     def __init__(
         self,
@@ -48,14 +48,23 @@ class _Send:
         self.partitions = partitions
         self.order = order
         self.is_sent_on = is_sent_on
-        self.behind_failed = NOTHING_FAILED
+
+
+class _Failed(NamedTuple):
+    """What failed in a partition, by its order: from the lowest on, all that was under way is behind it."""
+
+    lowest: int
+    last_under_way: int
 
 
 class Unsettled:
-    """Owns the sends of one connection whose result nobody has looked at."""
+    """Owns the sends of one connection whose result nobody has looked at, and which of them are behind a failed one."""
 
     def __init__(self) -> None:
         self._sends: dict[asyncio.Future[Any], _Send] = {}
+        self._last_order = 0
+        self._failed: dict[Partition, _Failed] = {}
+        """While anything is under way."""
 
     def add(
         self,
@@ -72,12 +81,15 @@ class Unsettled:
         `order` is its place among all that was handed over, also of what is sent on.
         """
         self._sends[result] = _Send(settle, node, metadata, partitions, order, is_sent_on)
+        self._last_order = max(self._last_order, order)
 
     def settle(self, result: asyncio.Future[Any]) -> None:
         """It is there; somebody may have settled it already."""
         send = self._sends.pop(result, None)
         if send is not None and not result.cancelled():
-            send.settle(send.behind_failed)
+            send.settle(self._failed_before(send))
+            if not self._sends:
+                self._failed.clear()
 
     def settle_all(self) -> None:
         """Settle whatever has a result by now, in the order of the connection."""
@@ -85,18 +97,30 @@ class Unsettled:
             for result in [result for result in self._sends if result.done()]:
                 self.settle(result)
 
-    def on_failed(self, partitions: Collection[Any], order: int) -> None:
-        """What was handed over as `order` for `partitions` failed; its client is to send it again."""
-        if not partitions:
+    def on_failed(self, partitions: Iterable[Any], order: int) -> None:
+        """What was handed over as `order` for `partitions` failed, and is not sent on: that is left to its client."""
+        if not self._sends:
             return
-        failed = frozenset(_keys(partitions))
-        for send in self._sends.values():
-            if send.order > order:
-                send.behind_failed |= failed.intersection(_keys(send.partitions))
+        for key in _keys(partitions):
+            known = self._failed.get(key)
+            lowest = order if known is None else min(order, known.lowest)
+            self._failed[key] = _Failed(lowest, self._last_order)
+
+    def _failed_before(self, send: _Send) -> frozenset[Partition]:
+        """The partitions of `send` of which an earlier batch failed when it was under way."""
+        if not self._failed:
+            return NOTHING_FAILED
+        failed = ((key, self._failed.get(key)) for key in _keys(send.partitions))
+        return frozenset(
+            key
+            for key, each in failed
+            if each is not None and each.lowest < send.order <= each.last_under_way
+        )
 
     def clear(self) -> None:
         """The connection has ended: nobody comes after what is under way, and its records are to go with it."""
         self._sends.clear()
+        self._failed.clear()
 
     def are_elsewhere(self, partitions: Iterable[Any], node: object, metadata: object) -> bool:
         """Whether batches for one of `partitions` are under way to another node than `node`."""

@@ -188,7 +188,7 @@ class _Produce:
                     else:
                         self._results.refuse(place, data.index, found)
                     if resend is not None:
-                        del resend.refused[place]
+                        self._request.client.unsettled.on_failed([resend.refused.pop(place)], resend.order)
                     continue
                 leader, topic_id = found.leader, found.topic_id
                 if leader not in requests:
@@ -427,9 +427,9 @@ class _Produce:
                         resend.refused[place] = sent
                         continue
                 self._results.take(place, sent, got, code, "" if is_early else got.error_message)
-        failed = self._results.failures(places)
-        sent_again = [sent for place, sent in zip(places, request.partitions, strict=True) if place in failed]
-        self._request.client.unsettled.on_failed(sent_again, order)
+        codes = self._results.failures(places)
+        failed = [sent for place, sent in zip(places, request.partitions, strict=True) if place in codes]
+        self._request.client.unsettled.on_failed(failed, order)
         self._open_gaps(places)
 
     def _code(self, place: Place, code: ErrorCode) -> ErrorCode:

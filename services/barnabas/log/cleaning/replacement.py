@@ -38,7 +38,8 @@ class SegmentReplacement:
         first_dirty_offset: int,
     ) -> None:
         self.first_dirty_offset = first_dirty_offset
-        """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was."""
+        """Up to here the log has been compacted (the cleaner's checkpoint); -1 when it never was. 0 also where it was
+        cut back into a gap that its leader's cleaner had left."""
         self._is_paused = False
         self._state = state
         self._locks = locks

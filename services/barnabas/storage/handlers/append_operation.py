@@ -27,7 +27,7 @@ from barnabas.records.batch import TRANSACTIONAL_BIT, first_flags
 from barnabas.records.validate import InvalidRecords, RecordError
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import LaneItem
-from barnabas.storage.replica.error_codes import NOT_LEADER
+from barnabas.storage.replica.error_codes import NOT_LEADER, STORAGE_ERROR
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.transactions.unverified import UnverifiedBatch
 
@@ -42,6 +42,10 @@ NOT_ENOUGH_REPLICAS: Final = int(ErrorCode.not_enough_replicas)
 _NO_ANSWER: Final = "the transaction's coordinator did not say in time whether the partition is part of it"
 
 log = get_logger("storage.append")
+
+_TOLD_TO_PRODUCERS: Final = frozenset({ErrorCode.out_of_order_sequence_number})
+_TOLD_TO_OWNERS: Final = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas})
+"""What only a leader that nobody can have deposed says, to clients and to coordinators."""
 
 Answer = Callable[[AppendResult], None]
 
@@ -234,17 +238,23 @@ class AppendOperation:
             self._result.partitions[number].CopyFrom(self._append_found(number, item, replica))
             self._close_one()
 
+    @property
+    def _is_of_coordinator(self) -> bool:
+        return self._request.HasField("coordinator")
+
     def _code_when_committed(self, number: int, replica: Replica) -> int:
         """NOT_COORDINATOR for who does not own the partition any more: its next owner may have told by now what is
         committed, before this was.
         """
-        if not replica.internal or not self._request.HasField("coordinator"):
+        if not replica.internal or not self._is_of_coordinator:
             return 0
         is_owner = self._request.partitions[number].coordinator_epoch == replica.record.coordinator_epoch
         return 0 if is_owner else int(ErrorCode.not_coordinator)
 
     def _on_decided(self, number: int, replica: Replica, error_code: int) -> None:
         error_code = error_code or self._code_when_committed(number, replica)
+        if error_code == STORAGE_ERROR and self._is_of_coordinator:
+            error_code = NOT_LEADER  # no word on who owns the partition by now: it was admitted long ago
         if error_code:  # it is in a log that need not stay as it is
             replica.appending.refused.add(self._request.partitions[number].records)
         result = self._result.partitions[number]
@@ -271,14 +281,15 @@ class AppendOperation:
     def _unless_deposed(
         self, number: int, replica: Replica, error: KafkaError
     ) -> PartitionAppendResult | None:
-        """What is said instead of `error` where another node may lead: it may have what came before the batch.
+        """What is said instead of `error` where another node may lead: it may have what came before the batch, or take
+        what a coordinator writes.
 
         A sequence that is out of order ends an idempotent producer of librdkafka for good. It may only have come here
-        by what another gateway, as cut off as this node is, said of who leads.
+        by what another gateway, as cut off as this node is, said of who leads. And a coordinator that hears of a full
+        disk, or of missing replicas, takes itself for the owner by it.
         """
-        if error.code is not ErrorCode.out_of_order_sequence_number:
-            return None
-        if not self._handler.may_be_deposed(replica):
+        is_trusted = error.code in (_TOLD_TO_OWNERS if self._is_of_coordinator else _TOLD_TO_PRODUCERS)
+        if not is_trusted or not self._handler.may_be_deposed(replica):
             return None
         replica.appending.refused.add(self._request.partitions[number].records)
         return _refusal(NOT_LEADER, "the controller may have another leader by now", never_appended=True)

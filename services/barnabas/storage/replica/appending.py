@@ -278,6 +278,11 @@ class Appending:
     def admit(self, leader_epoch: int, acks: int, claim: CoordinatorClaim | None) -> None:
         """The checks that need no look at the log. Raises KafkaError."""
         replica = self._replica
+        if claim is not None and replica.is_offline:
+            # It refuses whoever comes; that this is for its disk is for the owner alone, who knows by it that he is.
+            if leader_epoch != replica.record.leader_epoch:
+                raise KafkaError(ErrorCode(NOT_LEADER))
+            claim.check_owner(replica.record, internal=replica.internal)
         error = replica.check_epoch(leader_epoch) or (NOT_LEADER if replica.newer_epoch != NO_EPOCH else 0)
         if error:
             advice = f"leader epoch {leader_epoch} was given, {replica.leader_epoch} is current"

@@ -139,6 +139,45 @@ async def test_what_the_log_s_leader_says_of_who_owns_it_counts_for_a_moment(log
         assert await node.fetch() == 5
 
 
+async def test_a_refusal_that_was_read_after_a_freeze_is_no_news(log: LogInMemory) -> None:
+    """The log's leader refused at once; meanwhile another one has taken over, and committed."""
+    frozen, other = Node("a", log), Node("b", log)
+    frozen.see("a")
+    async with running(frozen):
+        assert await frozen.commit(5) is ErrorCode.none
+        log.fail_with, log.refusal_gate = ErrorCode.kafka_storage_error, asyncio.Event()
+        committing = asyncio.create_task(frozen.commit(6))
+        tries = log.tries
+        await until(lambda: log.tries > tries)
+        thaw, log.refusal_gate, log.fail_with = log.refusal_gate, None, None
+        log.epochs[0] = 1
+        other.see("b", 1)
+        async with running(other):
+            await until_writing(other)
+            assert await other.commit(100) is ErrorCode.none
+            frozen.clock.advance(20_000)
+            log.gate = asyncio.Event()
+            thaw.set()
+            assert await committing is REFUSED
+            assert await frozen.fetch() is REFUSED
+            log.gate.set()
+
+
+async def test_a_refusal_from_before_a_write_that_landed_is_no_news(log: LogInMemory) -> None:
+    node = Node("a", log, impatient())
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        log.fail_with = ErrorCode.kafka_storage_error
+        assert await node.commit(6) is REFUSED
+        log.fail_with = None
+        await until_writing(node)
+        log.gate = asyncio.Event()
+        assert await node.commit(7) is REFUSED
+        assert (node.state(), await node.fetch()) == (READ_ONLY, REFUSED)
+        log.gate.set()
+
+
 @pytest.mark.parametrize("code", [ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out])
 async def test_who_does_not_lead_the_log_says_nothing_of_its_owner(log: LogInMemory, code: ErrorCode) -> None:
     node = Node("a", log)

@@ -9,6 +9,7 @@ from produce_connection import EITHER_WAY, Preparing, settle
 from resent import NOT_LEADER, OUT_OF_ORDER, A, B, C, D, answer, leads, name_of
 
 from barnabas.gateway import limits
+from barnabas.gateway.handlers import produce
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
 from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
@@ -145,6 +146,23 @@ async def test_what_is_under_way_behind_one_that_is_given_up_is_not_sent_on_befo
     assert [name_of(run, each) for each in range(2, len(run.sent))] == [(2, A)]
     await answer(run, 2)
     assert run.answers() == [(NOT_LEADER, -1), (NOT_LEADER, -1), (0, 2)]
+
+
+async def test_what_is_under_way_behind_one_whose_topic_is_gone_is_not_sent_on_before_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Preparing(prepares=False)
+    await run.produce(A, B)
+    await answer(run, 0, NOT_LEADER)
+    with monkeypatch.context() as patch:
+        patch.setattr(produce, "leader_of", lambda *_: ErrorCode.unknown_topic_or_partition)
+        await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
+    await run.produce(A)
+    leads(run, 2, 2)
+    await answer(run, 1, NOT_LEADER)
+    await answer(run, 2, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 2)
+    assert [name_of(run, each) for each in range(2, len(run.sent))] == [(1, A)]
 
 
 async def test_other_news_do_not_have_it_sent_again() -> None:

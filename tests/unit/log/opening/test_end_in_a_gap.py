@@ -12,6 +12,7 @@ from recovery_harness import CONFIG, TOPIC_ID
 
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
 from barnabas.records.record import encode_batch
@@ -52,7 +53,11 @@ def crash(directory: LogDirectory, log: PartitionLog) -> None:
     directory.abandon()
 
 
-@pytest.mark.parametrize("end", [stop, crash])
+def die(directory: LogDirectory, log: PartitionLog) -> None:
+    directory.abandon()
+
+
+@pytest.mark.parametrize("end", [stop, crash, die])
 @pytest.mark.parametrize("offset", [10, 20, 24, 25])
 def test_it_ends_there(
     tmp_path: Path, offset: int, end: Callable[[LogDirectory, PartitionLog], None]
@@ -76,6 +81,23 @@ def fill_disk(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(log.truncator._roller, "roll_at", full)
+
+
+def test_where_the_checkpoint_cannot_be_written_it_is_cut_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+
+    def full() -> None:
+        raise KafkaError(ErrorCode.kafka_storage_error, "no room")
+
+    monkeypatch.setattr(log.truncator, "write_compacted", full)
+    assert log.truncate_to(20) == log.log_end_offset == 20
+    assert log.is_trusted
+    crash(directory, log)
+    log = begin(open_directory(tmp_path))
+    assert not log.recovery_report.gaps, "the next checkpoint says it"
 
 
 def test_without_room_for_that_it_is_cut_back_all_the_same(

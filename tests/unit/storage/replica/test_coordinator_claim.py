@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import uuid
 from collections.abc import AsyncIterator
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 from storage_harness import StorageHarness, batch, coordinator_record, run_node, topic_config, topic_records
 
-from barnabas.kernel.errors import ErrorCode
-from barnabas.messages.metadata_pb2 import MetadataRecord
+from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
+from barnabas.metadata.image import partition_key
 from barnabas.records.control import encode_marker
 
 OFFSETS = "__consumer_offsets"
@@ -100,6 +102,81 @@ async def test_ownership_is_decided_before_what_the_log_or_its_followers_refuse(
     assert await code(node, topic, epoch=EPOCH + 1) is ErrorCode.unknown_leader_epoch
     stranger = ("c1", "guessed")
     assert await code(node, topic, coordinator=stranger) is ErrorCode.cluster_authorization_failed
+
+
+async def test_only_the_owner_hears_of_a_failed_disk(node: StorageHarness, offsets: uuid.UUID) -> None:
+    replica = node.replica(offsets)
+    replica.go_offline(OSError(errno.EIO, "a sync failed"))
+    assert await code(node, offsets) is ErrorCode.kafka_storage_error
+    assert await code(node, offsets, epoch=EPOCH - 1) is ErrorCode.not_coordinator
+    assert await code(node, offsets, leader_epoch=2) is ErrorCode.not_leader_or_follower
+    replica.follow(taken_over(replica.record))
+    assert await code(node, offsets) is ErrorCode.not_leader_or_follower
+    assert await code(node, offsets, leader_epoch=4) is ErrorCode.not_coordinator
+
+
+def taken_over(record: PartitionRecord) -> PartitionRecord:
+    """Another node leads, and another coordinator owns."""
+    after = PartitionRecord()
+    after.CopyFrom(record)
+    after.leader, after.leader_epoch = 2, record.leader_epoch + 1
+    after.coordinator_id, after.coordinator_epoch = "c2", EPOCH + 1
+    return after
+
+
+@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize("fault", ["no room", "too few replicas", "a failed disk"])
+async def test_a_leader_that_may_be_deposed_says_nothing_of_who_owns(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, fault: str, lane: bool
+) -> None:
+    """By what it refuses for itself a coordinator would know that nobody else writes."""
+    topic = await node.create_topic(
+        OFFSETS,
+        internal=True,
+        replicas=(1, 2),
+        leader_epoch=3,
+        coordinator_id="c1",
+        coordinator_epoch=EPOCH,
+    )
+    replica = node.replica(topic)
+    if fault == "too few replicas":
+        record = PartitionRecord()
+        record.CopyFrom(replica.record)
+        record.isr[:], record.partition_epoch = [1], record.partition_epoch + 1
+        entry = MetadataRecord(key=partition_key(record.topic_id, record.partition), partition=record)
+        node.apply(topic_config(OFFSETS, min_insync_replicas="2"), entry)
+    is_in_touch = True
+    monkeypatch.setattr(node.appends, "_is_in_touch", lambda: is_in_touch)
+    if lane:
+        monkeypatch.setattr(replica.lane, "is_direct", lambda _: False)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise KafkaError(ErrorCode.kafka_storage_error, "no space left")
+
+    if fault == "no room":
+        monkeypatch.setattr(replica.log, "append_as_leader", refuse)
+    elif fault == "a failed disk":
+        replica.go_offline(OSError(errno.EIO, "a sync failed"))
+    told = ErrorCode.not_enough_replicas if fault == "too few replicas" else ErrorCode.kafka_storage_error
+    assert await code(node, topic) is told
+    is_in_touch = False
+    assert await code(node, topic) is ErrorCode.not_leader_or_follower
+
+
+async def test_a_disk_that_fails_while_a_write_waits_says_nothing_of_who_owns(node: StorageHarness) -> None:
+    topic = await node.create_topic(
+        OFFSETS,
+        internal=True,
+        replicas=(1, 2),
+        leader_epoch=3,
+        coordinator_id="c1",
+        coordinator_epoch=EPOCH,
+    )
+    waiting = asyncio.create_task(code(node, topic))
+    while not node.replica(topic).log.log_end_offset:
+        await asyncio.sleep(0.01)
+    node.replica(topic).go_offline(OSError(errno.EIO, "a sync failed"))
+    assert await waiting is ErrorCode.not_leader_or_follower
 
 
 async def test_what_a_former_owner_wrote_is_not_acknowledged_once_there_is_another(

@@ -27,9 +27,10 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
     which may count soon (KIP-447). By what a former coordinator knows, frozen while another one took over, a client
     would copy again what was copied, or skip what was never read: where it knows of no offset yet, or of one from
     before somebody put the group back. So the owner alone tells offsets. While the log takes no writes nobody can show
-    that he is; where the log's leader itself said so a moment ago, those are told that are there, if who asks can bear
-    to read again what he has read. What was committed for another topic of the name is none of this one's: for one that
-    somebody deleted, or, where the client names the topic by its id, for any other.
+    that by a write; where the log's leader refused one of his a moment ago for want of room or replicas, those are told
+    that are there, if who asks can bear to read again what he has read. What was committed for another topic of the
+    name is none of this one's: for one that somebody deleted, or, where the client names the topic by its id, for any
+    other.
     """
     group_id = request.group_id
     consumer_group = shard.consumers.get(group_id)
@@ -82,10 +83,12 @@ def handle_fetch(shard: GroupShard, request: OffsetFetchRequest, waiter: Waiter,
 def _needs_owner(
     rows: Sequence[OffsetFetchPartitionResult], decision: Decision, *, asks_stable: bool
 ) -> bool:
-    """Not where all are unstable: the client asks again and again. That there is none at all does."""
+    """Not where all are unstable: the client asks again and again. Nor, for whoever can bear to read again, where the
+    log's leader has just refused the owner a write, if all are there. That there is none at all does.
+    """
     if not rows:
         return True
-    if decision.was_owner_lately and not asks_stable:
+    if decision.is_owner_by_refusal and not asks_stable:
         return any(row.committed_offset == _NOTHING_COMMITTED.offset for row in rows)
     return any(not row.error_code for row in rows)
 

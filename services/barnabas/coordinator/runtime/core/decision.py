@@ -55,9 +55,9 @@ class Decision(Generic[RecordT]):
     """Never the same twice in the cluster; new member ids end with it."""
     is_read_only: bool = False
     """The log takes no writes: the replies leave at once, so they may say only what is committed."""
-    was_owner_lately: bool = False
-    """While the log takes no writes: nobody else owned the partition a moment ago, for its leader said so to this
-    coordinator itself."""
+    is_owner_by_refusal: bool = False
+    """While the log takes no writes: its leader refused one of this coordinator within OWNER_KNOWN_SECONDS for want of
+    room or replicas, which it says to the owner alone."""
     must_be_owner: bool = False
     """Something that is sent from now on is written before the replies leave, if only the kind's barrier."""
     records: list[RecordT] = field(default_factory=list)
