@@ -237,8 +237,7 @@ class LogDirectory:
             raise
         known = self.recovery_points.get(key, 0)
         self.take_in(key, log)
-        # Much of it had to be checked, and was: a crash from here on does not do it again. And a point past the log's
-        # end must not vouch for what is appended from here on.
+        # Much of it was checked: a crash from here on does not do it again. No point past its end may vouch for more.
         if log.recovery_point < known or log.recovery_checkpoint > known:
             try:
                 self.write_checkpoints()

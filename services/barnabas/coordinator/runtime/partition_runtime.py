@@ -111,8 +111,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         """Where the log ends, after all that is known to be in it."""
         self._broken = False
         self._owner_at: float | None = None
-        """When the last write was sent, in monotonic seconds, if the log's leader refused it as it does to the owner
-        alone."""
+        """When the last write was sent, by the event loop's time, if the log's leader refused it as it does to the
+        owner alone."""
         self._replayed = 0
         """Records of the log, while it is being read."""
 
@@ -270,8 +270,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
         )
         if self._owner_at is not None:
-            seconds = self._clock.monotonic() - self._owner_at
-            decision.is_owner_by_refusal = seconds <= limits.OWNER_KNOWN_SECONDS
+            known_seconds = asyncio.get_running_loop().time() - self._owner_at
+            decision.is_owner_by_refusal = known_seconds <= limits.OWNER_KNOWN_SECONDS
         return decision
 
     def _encode_all(self, decision: DecisionT) -> list[RecordParts] | None:
@@ -307,7 +307,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     async def _load(self) -> None:
         """Read the log and serve it. Raises KafkaError, after which it is served READ_ONLY or not at all."""
         barrier = encode_batch([self._encode(self._kind.barrier, self._clock.now_ms())])
-        asked_at = self._clock.monotonic()
+        asked_at = asyncio.get_running_loop().time()
         try:
             end = await self._log.append(self.partition, self.coordinator_epoch, barrier, None)
         except KafkaError as refused:
@@ -381,7 +381,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         pause_ms = limits.APPEND_RETRY_MS_MIN
         try:
             while True:
-                asked_at = self._clock.monotonic()
+                asked_at = loop.time()
                 try:
                     first = await self._log.append(
                         self.partition, self.coordinator_epoch, append.batches, self._log_end
