@@ -15,6 +15,7 @@ from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.small_files import SyncError
 from barnabas.records.record import encode_batch
 
 
@@ -114,3 +115,38 @@ def test_without_room_for_that_it_is_cut_back_all_the_same(
     log = begin(open_directory(tmp_path))
     assert log.segment_base_offsets == (0,), "a record says where it ends"
     assert log.log_end_offset == 21
+
+
+def test_that_there_was_no_room_is_reported_as_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+    fill_disk(log, monkeypatch)
+    log.truncate_to(20)
+    monkeypatch.undo()
+    stop(directory, log)
+    log = begin(open_directory(tmp_path))
+    assert not log.recovery_report.lost_below_recovery_point
+    assert not log.recovery_report.gaps
+
+
+def test_what_may_not_be_on_the_disk_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+
+    def fail(*_: Any) -> None:
+        raise SyncError(errno.EIO, "a sync failed")
+
+    monkeypatch.setattr(log.truncator._roller, "roll_at", fail)
+    with pytest.raises(KafkaError) as refused:
+        log.truncate_to(20)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    assert not log.is_trusted
+
+
+def test_what_its_own_cleaner_has_done_is_not_forgotten(tmp_path: Path) -> None:
+    log = with_gaps(open_directory(tmp_path))
+    log.first_dirty_offset = 4
+    log.truncate_to(20)
+    assert log.first_dirty_offset == 4
