@@ -59,7 +59,8 @@ class Copies:
 
     def on_drained(self, machine: Machine) -> None:
         """Others have all that it had, and it is gone from the cluster."""
-        if self._rotten is machine:
+        if self._rotten is not None and self._rotten is machine:
+            self._rotten.is_rotten = False
             self._rotten = None
 
     def is_registered(self, machine: Machine) -> bool:
@@ -126,8 +127,8 @@ def with_a_readable_one(chosen: Sequence[int], nodes: Sequence[NodeMachine]) -> 
     rotten = {each.node_id for each in nodes if each.is_rotten}
     if not rotten.issuperset(chosen):
         return tuple(chosen)
-    registered = (each.node_id for each in nodes if not each.is_away and each.node_id not in rotten)
-    return (*chosen, next(registered))
+    others = [each.node_id for each in nodes if not each.is_away and each.node_id not in rotten]
+    return (*chosen, *others[:1])
 
 
 def _partitions(image: MetadataImage) -> Iterator[PartitionRecord]:

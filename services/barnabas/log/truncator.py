@@ -125,10 +125,9 @@ class LogTruncator:
         if _end_of(active) == end_offset:
             return
         try:
-            if self._replacement.first_dirty_offset < 0:
-                # Recovery is to take the gap for one, though this log's own cleaner has never run.
-                self._replacement.first_dirty_offset = 0
-                self.write_compacted()
+            # Recovery is to take the gap for one, though this log's own cleaner may never have run.
+            self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
+            self.write_compacted()  # if the checkpoint says less
             self._roller.roll_at(end_offset)
         except SyncError:
             raise

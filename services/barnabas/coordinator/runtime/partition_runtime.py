@@ -269,7 +269,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         decision = self._kind.make_decision(
             self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
         )
-        if self._owner_at is not None:
+        if is_read_only and self._owner_at is not None:
             known_seconds = asyncio.get_running_loop().time() - self._owner_at
             decision.is_owner_by_refusal = known_seconds <= limits.OWNER_KNOWN_SECONDS
         return decision
@@ -317,7 +317,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                 # what is committed from now on. So what is committed now can be told.
                 await self._read(await self._log.committed_end(self.partition), PartitionState.READ_ONLY)
             raise
-        self._log_end = end + 1
+        self._log_end, self._owner_at = end + 1, None
         await self._read(end, PartitionState.SERVING)
 
     async def _read(self, end_offset: int, state: PartitionState) -> None:

@@ -22,6 +22,9 @@ Partition = tuple[bytes, int]
 NOTHING_FAILED: Final[frozenset[Partition]] = frozenset()
 """For a request with none before it that failed."""
 
+_FAILED_KEPT: Final = 64
+"""Partitions in which something failed, before it is looked which of them nothing is behind any more."""
+
 Settle = Callable[[Container[Partition]], None]
 """What is to be done with a result, given the partitions of which an earlier batch failed when this one was under way.
 """
@@ -65,6 +68,7 @@ class Unsettled:
         self._last_order = 0
         self._failed: dict[Partition, _Failed] = {}
         """While anything is under way."""
+        self._forget_above = _FAILED_KEPT
 
     def add(
         self,
@@ -105,6 +109,14 @@ class Unsettled:
             known = self._failed.get(key)
             lowest = order if known is None else min(order, known.lowest)
             self._failed[key] = _Failed(lowest, self._last_order)
+        if len(self._failed) > self._forget_above:
+            self._forget()
+
+    def _forget(self) -> None:
+        """What failed before all that is under way now, on a connection that is never idle."""
+        oldest = min(send.order for send in self._sends.values())
+        self._failed = {key: each for key, each in self._failed.items() if each.last_under_way >= oldest}
+        self._forget_above = max(_FAILED_KEPT, 2 * len(self._failed))
 
     def _failed_before(self, send: _Send) -> frozenset[Partition]:
         """The partitions of `send` of which an earlier batch failed when it was under way."""

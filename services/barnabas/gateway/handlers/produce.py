@@ -338,9 +338,13 @@ class _Produce:
             self._open_gaps(places_of(self._request.body))
         self._request.client.resends.leave(resend)
 
-    def _give_up(self, resend: Resend) -> None:
+    def _give_up(self, resend: Resend, code: ErrorCode = NOBODY_LEADS) -> None:
+        """What is left of it goes back to its client."""
         for place, sent in resend.refused.items():
-            self._results.refuse_unled(place, sent.topic_id, sent.partition)
+            if code is NOBODY_LEADS:
+                self._results.refuse_unled(place, sent.topic_id, sent.partition)
+            else:
+                self._results.refuse(place, sent.partition, code)
         self._request.client.unsettled.on_failed(resend.refused.values(), resend.order)
         resend.refused.clear()
 
@@ -351,9 +355,7 @@ class _Produce:
         if not gaps or not gaps.is_behind(body, others, fills=False):
             return False
         self._is_behind_gap = True
-        for place, sent in resend.refused.items():
-            self._results.refuse(place, sent.partition, gaps.code)
-        resend.refused.clear()
+        self._give_up(resend, gaps.code)
         return True
 
     async def _held(self, finishing: Coroutine[Any, Any, None]) -> None:

@@ -221,7 +221,7 @@ class AppendOperation:
 
     def _appended(self, number: int, replica: Replica, info: AppendInfo) -> PartitionAppendResult:
         """The result of what is in the log, answered or still to be acknowledged."""
-        error_code = self._code_when_committed(number, replica)
+        error_code = self._code_of_former_owner(number, replica)
         if replica.wait(info.last_offset + 1, self._request.acks, partial(self._on_decided, number, replica)):
             self._open += 1
             error_code = UNANSWERED
@@ -242,7 +242,7 @@ class AppendOperation:
     def _is_of_coordinator(self) -> bool:
         return self._request.HasField("coordinator")
 
-    def _code_when_committed(self, number: int, replica: Replica) -> int:
+    def _code_of_former_owner(self, number: int, replica: Replica) -> int:
         """NOT_COORDINATOR for who does not own the partition any more: its next owner may have told by now what is
         committed, before this was.
         """
@@ -252,7 +252,7 @@ class AppendOperation:
         return 0 if is_owner else int(ErrorCode.not_coordinator)
 
     def _on_decided(self, number: int, replica: Replica, error_code: int) -> None:
-        error_code = error_code or self._code_when_committed(number, replica)
+        error_code = error_code or self._code_of_former_owner(number, replica)
         if error_code == STORAGE_ERROR and self._is_of_coordinator:
             error_code = NOT_LEADER  # no word on who owns the partition by now: it was admitted long ago
         if error_code:  # it is in a log that need not stay as it is
@@ -281,15 +281,20 @@ class AppendOperation:
     def _unless_deposed(
         self, number: int, replica: Replica, error: KafkaError
     ) -> PartitionAppendResult | None:
-        """What is said instead of `error` where another node may lead: it may have what came before the batch, or take
-        what a coordinator writes.
+        """What is said instead of `error` where another node may lead, which may have what came before the batch, or
+        take what a coordinator writes; or where another coordinator owns the partition.
 
         A sequence that is out of order ends an idempotent producer of librdkafka for good. It may only have come here
         by what another gateway, as cut off as this node is, said of who leads. And a coordinator that hears of a full
         disk, or of missing replicas, takes itself for the owner by it.
         """
         is_trusted = error.code in (_TOLD_TO_OWNERS if self._is_of_coordinator else _TOLD_TO_PRODUCERS)
-        if not is_trusted or not self._handler.may_be_deposed(replica):
+        if not is_trusted:
+            return None
+        former = self._code_of_former_owner(number, replica)
+        if former:  # another one has taken over while this waited for its turn
+            return _refusal(former)
+        if not self._handler.may_be_deposed(replica):
             return None
         replica.appending.refused.add(self._request.partitions[number].records)
         return _refusal(NOT_LEADER, "the controller may have another leader by now", never_appended=True)

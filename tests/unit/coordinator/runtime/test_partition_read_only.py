@@ -167,6 +167,26 @@ async def test_a_refusal_that_was_read_after_a_freeze_is_no_news(log: LogInMemor
             log.gate.set()
 
 
+async def test_a_refusal_from_before_a_load_that_landed_is_no_news(log: LogInMemory) -> None:
+    """The log takes writes since, and so of another one, too."""
+    former, node, other = (Node(name, log) for name in "abc")
+    former.see("a")
+    async with running(former):
+        assert await former.commit(5) is ErrorCode.none
+    log.epochs[0], log.fail_with = 1, ErrorCode.not_enough_replicas
+    node.see("b", 1)
+    async with running(node):
+        assert node.state() is READ_ONLY
+        log.fail_with = None
+        await until_writing(node)
+        log.epochs[0] = 2
+        other.see("c", 2)
+        async with running(other):
+            await until_writing(other)
+            assert await other.commit(9) is ErrorCode.none
+        assert await node.fetch() is ErrorCode.not_coordinator
+
+
 async def test_a_refusal_from_before_a_write_that_landed_is_no_news(log: LogInMemory) -> None:
     node = Node("a", log, impatient())
     node.see("a")

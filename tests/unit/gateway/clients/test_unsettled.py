@@ -94,3 +94,14 @@ async def test_nothing_is_remembered_when_nothing_is_under_way() -> None:
     sends.fail(4, P)
     sends.unsettled.clear()
     assert not sends.unsettled._failed
+
+
+async def test_of_what_nothing_is_behind_any_more_little_is_remembered() -> None:
+    """Where something is always under way."""
+    sends = Sends()
+    sends.add(0, P)
+    for order in range(1, 1_000):
+        part = PartitionAppend(topic_id=b"t" * 16, partition=order)
+        sends.add(order, part)
+        sends.fail(order - 1, PartitionAppend(topic_id=b"t" * 16, partition=order - 1))
+        assert len(sends.unsettled._failed) <= 65

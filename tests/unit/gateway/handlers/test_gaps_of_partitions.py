@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from gateway_harness import request_frame
 from produce_connection import EITHER_WAY, PRODUCE, VERSION, Preparing, settle
-from resent import leads
+from resent import NOT_LEADER, OUT_OF_ORDER, A, B, C, answer, leads, name_of
 
+from barnabas.gateway import limits
+from barnabas.kernel.errors import ErrorCode
+from barnabas.messages.storage_pb2 import AppendResult, PartitionAppendResult
 from barnabas.records.batch import parse_header
 from barnabas.records.record import encode_batch
 
@@ -58,3 +61,28 @@ async def test_a_gap_is_not_used_up_by_the_batch_that_is_missing(forwards: bool)
         await asyncio.sleep(0.11)
     assert len(run.transport.written) >= 5
     assert sent == []
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("first", [OUT_OF_ORDER, NOT_LEADER])
+async def test_what_is_refused_behind_another_partition_is_not_overtaken_in_its_own(
+    forwards: bool, first: ErrorCode
+) -> None:
+    """What is behind it there is under way, and comes back when its client has sent it again."""
+    run = Preparing(prepares=False, forwards=forwards)
+    leads(run, 1, 1)
+    await run.produce(A)
+    await run.produce(B, partitions=(0, 1))
+    await run.produce(C, partitions=(1,))
+    refused = [PartitionAppendResult(error_code=code, base_offset=-1) for code in (first, NOT_LEADER)]
+    run.appends[run.sent[1]].set_result(AppendResult(partitions=refused))
+    await settle()
+    leads(run, 1, 2)
+    await answer(run, 0, ErrorCode.request_timed_out)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    await run.produce(A)
+    await run.produce(B, partitions=(0, 1))
+    await answer(run, 2, NOT_LEADER)
+    await asyncio.sleep(limits.RESEND_PAUSE_SECONDS * 3)
+    on_second_node = [name_of(run, number) for number, (node, _) in enumerate(run.sent) if node == 2]
+    assert on_second_node in ([], [(2, B)])

@@ -89,16 +89,30 @@ def test_where_the_checkpoint_cannot_be_written_it_is_cut_back_all_the_same(
 ) -> None:
     directory = open_directory(tmp_path)
     log = with_gaps(directory)
-
-    def full() -> None:
-        raise KafkaError(ErrorCode.kafka_storage_error, "no room")
-
-    monkeypatch.setattr(log.truncator, "write_compacted", full)
+    monkeypatch.setattr(log.truncator, "write_compacted", refuse)
     assert log.truncate_to(20) == log.log_end_offset == 20
     assert log.is_trusted
     crash(directory, log)
     log = begin(open_directory(tmp_path))
     assert not log.recovery_report.gaps, "the next checkpoint says it"
+
+
+def test_a_checkpoint_that_could_not_be_written_is_by_the_next_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_directory(tmp_path)
+    log = with_gaps(directory)
+    with monkeypatch.context() as patch:
+        patch.setattr(log.truncator, "write_compacted", refuse)
+        log.truncate_to(24)
+    log.truncate_to(20)
+    die(directory, log)
+    log = begin(open_directory(tmp_path))
+    assert not log.recovery_report.gaps
+
+
+def refuse() -> None:
+    raise KafkaError(ErrorCode.kafka_storage_error, "no room")
 
 
 def test_without_room_for_that_it_is_cut_back_all_the_same(

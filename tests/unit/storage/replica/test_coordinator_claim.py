@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -177,6 +178,43 @@ async def test_a_disk_that_fails_while_a_write_waits_says_nothing_of_who_owns(no
         await asyncio.sleep(0.01)
     node.replica(topic).go_offline(OSError(errno.EIO, "a sync failed"))
     assert await waiting is ErrorCode.not_leader_or_follower
+
+
+@pytest.mark.parametrize("fault", ["a disk that fails while it waits", "no room when it is written"])
+async def test_who_is_no_owner_any_more_hears_of_no_disk(
+    node: StorageHarness, offsets: uuid.UUID, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """It was the owner when its write was admitted to the writer thread."""
+    replica = node.replica(offsets)
+    monkeypatch.setattr(replica.lane, "is_direct", lambda _: False)
+    go_on, has_begun = threading.Event(), threading.Event()
+
+    def wait(*_: object, **__: object) -> None:
+        has_begun.set()
+        go_on.wait(10)
+
+    def refuse(*_: object, **__: object) -> None:
+        wait()
+        raise KafkaError(ErrorCode.kafka_storage_error, "no space left")
+
+    if fault == "no room when it is written":
+        monkeypatch.setattr(replica.log, "append_as_leader", refuse)
+    else:
+        replica.queue.submit(wait, lambda *_: None)
+    waiting = asyncio.create_task(code(node, offsets))
+    await asyncio.to_thread(has_begun.wait, 10)
+    while not replica.queue.items:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    record = PartitionRecord()
+    record.CopyFrom(replica.record)
+    record.coordinator_id, record.coordinator_epoch = "c2", EPOCH + 1
+    record.partition_epoch += 1
+    node.apply(MetadataRecord(key=partition_key(record.topic_id, record.partition), partition=record))
+    if fault == "a disk that fails while it waits":
+        replica.go_offline(OSError(errno.EIO, "a sync failed"))
+    go_on.set()
+    assert await waiting is ErrorCode.not_coordinator
 
 
 async def test_what_a_former_owner_wrote_is_not_acknowledged_once_there_is_another(
