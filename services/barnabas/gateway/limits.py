@@ -271,4 +271,7 @@ FAULT_DELAY_SECONDS_MAX: Final = 3600.0
 CONTROLLER_RETRY_SECONDS: Final = 0.1
 """Pause before a request that the controller did not take is tried again."""
 
+assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
+    "what is to be sent on is held back by a gap until it is given up"
+)
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

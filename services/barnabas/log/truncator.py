@@ -124,14 +124,18 @@ class LogTruncator:
         end_offset, active, _, _ = self._state.end
         if _end_of(active) == end_offset:
             return
+        # Recovery is to take the gap for one, though this log's own cleaner may never have run.
+        self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
         try:
-            # Recovery is to take the gap for one, though this log's own cleaner may never have run.
-            self._replacement.first_dirty_offset = max(0, self._replacement.first_dirty_offset)
             self.write_compacted()  # if the checkpoint says less
+        except KafkaError as error:
+            # Until the next one a start would report the gap as a loss.
+            logger.warning("cannot keep that the log has a gap", log=self._state.directory, reason=str(error))
+        try:
             self._roller.roll_at(end_offset)
         except SyncError:
             raise
-        except (OSError, KafkaError) as error:
+        except OSError as error:
             # What is there is right until the next start, and again once something is appended.
             logger.warning("cannot keep where the log ends", log=self._state.directory, reason=str(error))
 

@@ -84,17 +84,19 @@ def fill_disk(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log.truncator._roller, "roll_at", full)
 
 
-def test_where_the_checkpoint_cannot_be_written_it_is_cut_back_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", [stop, crash, die])
+def test_where_the_checkpoint_cannot_be_written_it_ends_there_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[LogDirectory, PartitionLog], None]
 ) -> None:
     directory = open_directory(tmp_path)
     log = with_gaps(directory)
     monkeypatch.setattr(log.truncator, "write_compacted", refuse)
     assert log.truncate_to(20) == log.log_end_offset == 20
     assert log.is_trusted
-    crash(directory, log)
+    end(directory, log)
     log = begin(open_directory(tmp_path))
-    assert not log.recovery_report.gaps, "the next checkpoint says it"
+    assert log.log_end_offset == 20
+    assert bool(log.recovery_report.gaps) == (end is die), "the next checkpoint says what it is"
 
 
 def test_a_checkpoint_that_could_not_be_written_is_by_the_next_cut(
