@@ -400,7 +400,7 @@ PLANTED: Final[dict[str, Plant]] = {
         11,
         finds=OWNER_KNOWS_LESS,
         # What it could write all the same would not be acknowledged.
-        also=((AppendOperation, "_code_when_committed", lambda _: lambda _self, _number, _replica: 0),),
+        also=((AppendOperation, "_code_of_former_owner", lambda _: lambda _self, _number, _replica: 0),),
     ),
     "write-wherever-the-log-ends": Plant(
         CoordinatorClaim, "check_log_end", _never_refused, 168, finds=OWNER_KNOWS_LESS
