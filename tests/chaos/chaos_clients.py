@@ -304,8 +304,10 @@ class JavaClients:
                 self._recorder.on_error(f"java {rest}")
             elif kind == "F":
                 self._recorder.on_failure(f"java: {rest}")
-            else:
+            elif kind == "D":
                 self._done.put(rest)
+            else:  # a line of the library's log
+                self._recorder.on_error(f"java's log: {line.rpartition(']')[2].strip()}")
         self._done.put("ended")
 
     def _take(self, kind: str, words: Sequence[str]) -> None:
