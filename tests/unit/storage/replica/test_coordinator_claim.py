@@ -125,13 +125,9 @@ def taken_over(record: PartitionRecord) -> PartitionRecord:
     return after
 
 
-@pytest.mark.parametrize("lane", [False, True])
-@pytest.mark.parametrize("fault", ["no room", "too few replicas", "a failed disk"])
-async def test_a_leader_that_may_be_deposed_says_nothing_of_who_owns(
-    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, fault: str, lane: bool
-) -> None:
-    """By what it refuses for itself a coordinator would know that nobody else writes."""
-    topic = await node.create_topic(
+async def replicated(node: StorageHarness) -> uuid.UUID:
+    """The offsets as in `offsets`, with a second replica."""
+    return await node.create_topic(
         OFFSETS,
         internal=True,
         replicas=(1, 2),
@@ -139,6 +135,15 @@ async def test_a_leader_that_may_be_deposed_says_nothing_of_who_owns(
         coordinator_id="c1",
         coordinator_epoch=EPOCH,
     )
+
+
+@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize("fault", ["no room", "too few replicas", "a failed disk"])
+async def test_a_leader_that_may_be_deposed_says_nothing_of_who_owns(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, fault: str, lane: bool
+) -> None:
+    """By what it refuses for itself a coordinator would know that nobody else writes."""
+    topic = await replicated(node)
     replica = node.replica(topic)
     if fault == "too few replicas":
         record = PartitionRecord()
@@ -165,14 +170,7 @@ async def test_a_leader_that_may_be_deposed_says_nothing_of_who_owns(
 
 
 async def test_a_disk_that_fails_while_a_write_waits_says_nothing_of_who_owns(node: StorageHarness) -> None:
-    topic = await node.create_topic(
-        OFFSETS,
-        internal=True,
-        replicas=(1, 2),
-        leader_epoch=3,
-        coordinator_id="c1",
-        coordinator_epoch=EPOCH,
-    )
+    topic = await replicated(node)
     waiting = asyncio.create_task(code(node, topic))
     while not node.replica(topic).log.log_end_offset:
         await asyncio.sleep(0.01)
