@@ -121,8 +121,8 @@ TELLING_SECONDS: Final = 0.05
 sent again (retry.backoff.ms: 100 ms with most)."""
 
 GOING_SECONDS: Final = 0.03
-"""How long after it has asked a client that goes by itself (librdkafka's) has gone. The connections of who has not are
-ended when they are quiet: before what was refused is sent again."""
+"""How long after it has asked, and was answered all that it had sent, a client that goes by itself (librdkafka's) has
+gone. The connections of who has not are ended then: before what was refused is sent again."""
 
 QUIET_LOOK_SECONDS: Final = 0.01
 """How often a gateway that sends its clients away looks for such connections."""

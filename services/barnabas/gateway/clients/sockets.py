@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -266,7 +266,7 @@ class Sockets:
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
         until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
-        self._end_who_has_asked(list(self._connections), until)
+        self._end_who_has_asked(dict.fromkeys(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -280,23 +280,30 @@ class Sockets:
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _end_who_has_asked(self, connections: list[Connection], until: float) -> None:
+    def _end_who_has_asked(self, quiet_since: Mapping[Connection, float | None], until: float) -> None:
         """Until that time of the event loop, end those of the connections whose clients were told and have asked, once
-        nothing is under way on them.
+        nothing has been under way on them for GOING_SECONDS; they come with the time since when that was seen.
 
         A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
         loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
+
+        What tells a client may have to wait for the answers before it, and only then it goes: librdkafka, where it has
+        this connection and no other one yet, begins anew when it loses it.
         """
-        left = []
-        for connection in connections:
-            if self._parts.sending_away.has_had_time_to_go(connection.connection_id) and _is_quiet(
-                connection
-            ):
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        left: dict[Connection, float | None] = {}
+        for connection, since in quiet_since.items():
+            if not _is_quiet(connection):
+                left[connection] = None
+                continue
+            since = now if since is None else max(since, connection.last_activity)
+            has_gone = self._parts.sending_away.has_had_time_to_go(connection.connection_id)
+            if has_gone and now >= since + limits.GOING_SECONDS:
                 connection.drain()
             else:
-                left.append(connection)
-        loop = asyncio.get_running_loop()
-        if left and loop.time() < until:
+                left[connection] = since
+        if left and now < until:
             loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:

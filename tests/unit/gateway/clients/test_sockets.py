@@ -216,6 +216,12 @@ async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
     await ports.sleep(limits.GOING_SECONDS * 2)
     assert away.has_had_time_to_go(back.connection_id)
     await is_served(*late)
+    monkeypatch.setattr(Connection, "unsent_bytes", 0)
+    heard_at = asyncio.get_running_loop().time()
+    async with asyncio.timeout(10):
+        assert await ports.clients[2][0].read() == b""
+    quiet_for = asyncio.get_running_loop().time() - heard_at
+    assert quiet_for >= limits.GOING_SECONDS, "it hears only now that it was told"
     monkeypatch.undo()
     late[1].close()
     going.cancel()
