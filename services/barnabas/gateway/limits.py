@@ -117,8 +117,8 @@ SENDING_AWAY_SECONDS: Final = 0.3
 send their next request within it, and have gone or have their answer."""
 
 TELLING_SECONDS: Final = 0.05
-"""How long it tells each of them: until what its client has sent already is refused as well, and less than until it is
-sent again (retry.backoff.ms: 100 ms with most)."""
+"""How long it tells each of them once it has heard: until what its client has sent already is refused as well, and less
+than until it is sent again (retry.backoff.ms: 100 ms with most)."""
 
 GOING_SECONDS: Final = 0.03
 """How long after it has asked, and was answered all that it had sent, a client that goes by itself (librdkafka's) has

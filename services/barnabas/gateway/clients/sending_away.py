@@ -16,37 +16,50 @@ Who = tuple[str, str]
 
 
 class SendingAway:
-    """Owner of whom the gateway has told, since when, and who has asked."""
+    """Owner of whom the gateway has told, until when, and who has asked."""
 
     def __init__(self) -> None:
-        self.has_begun = False
-        self._telling_since: dict[int, float] = {}
+        self._begun_at: float | None = None
+        self._telling_until: dict[int, float] = {}
         self._told_at: dict[int, tuple[float, Who]] = {}
         self._asked_at: dict[Who, float] = {}
 
     def begin(self) -> None:
         """From now on producers are told."""
-        self.has_begun = True
+        self._begun_at = _now()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether producers are told, or were by now."""
+        return self._begun_at is not None
 
     def is_telling(self, connection_id: int) -> bool:
-        """Whether the connection is being told: by all that comes in TELLING_SECONDS from its first request on.
+        """Whether the connection is being told: by all that comes from its first request on, until TELLING_SECONDS
+        after its client has heard of it.
 
         What comes later is from a client that stays where it has a connection, whatever it was told: it is served until
         that ends.
         """
-        if not self.has_begun:
+        if self._begun_at is None:
             return False
-        now = asyncio.get_running_loop().time()
-        return now < self._telling_since.setdefault(connection_id, now) + limits.TELLING_SECONDS
+        now = _now()
+        at_most = max(self._begun_at + limits.SENDING_AWAY_SECONDS, now + limits.TELLING_SECONDS)
+        return now < self._telling_until.setdefault(connection_id, at_most)
+
+    def on_heard(self, connection_id: int) -> None:
+        """The client has been sent all of its answers: what tells it may have had to wait for those before it."""
+        until = self._telling_until.get(connection_id)
+        if until is not None:
+            self._telling_until[connection_id] = min(until, _now() + limits.TELLING_SECONDS)
 
     def on_told(self, connection_id: int, who: Who) -> None:
         """Records of the client were refused on the connection, for it to ask."""
-        self._told_at.setdefault(connection_id, (asyncio.get_running_loop().time(), who))
+        self._told_at.setdefault(connection_id, (_now(), who))
 
     def on_asked(self, who: Who) -> None:
         """The client asks where to go; since this has begun it hears of other gateways."""
         if self.has_begun:
-            self._asked_at.setdefault(who, asyncio.get_running_loop().time())
+            self._asked_at.setdefault(who, _now())
 
     def has_had_time_to_go(self, connection_id: int) -> bool:
         """Whether the connection's client was told and has asked, and would have gone by now if it went by itself."""
@@ -55,5 +68,9 @@ class SendingAway:
             return False
         told_at, who = told
         asked_at = self._asked_at.get(who)
-        now = asyncio.get_running_loop().time()
+        now = _now()
         return asked_at is not None and now >= max(told_at, asked_at) + limits.GOING_SECONDS
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

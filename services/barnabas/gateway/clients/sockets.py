@@ -297,6 +297,7 @@ class Sockets:
             if not _is_quiet(connection):
                 left[connection] = None
                 continue
+            self._parts.sending_away.on_heard(connection.connection_id)
             since = now if since is None else max(since, connection.last_activity)
             has_gone = self._parts.sending_away.has_had_time_to_go(connection.connection_id)
             if has_gone and now >= since + limits.GOING_SECONDS:

@@ -9,17 +9,33 @@ from barnabas.gateway.clients.sending_away import SendingAway
 from jumping_time import jumping_time
 
 
-async def test_each_connection_is_told_for_a_moment_from_its_first_request_on() -> None:
+async def test_each_connection_is_told_until_a_moment_after_it_has_heard() -> None:
     away = SendingAway()
     assert not away.is_telling(1)
-    away.begin()
     with jumping_time():
+        away.begin()
+        away.on_heard(2)  # of nothing: it has sent nothing since
         assert away.is_telling(1)
-        await asyncio.sleep(limits.TELLING_SECONDS / 2)
-        assert away.is_telling(1)
+        await asyncio.sleep(limits.TELLING_SECONDS * 2)
+        assert away.is_telling(1), "the answer that tells it may wait for others"
+        away.on_heard(1)
         assert away.is_telling(2), "however late it comes"
+        await asyncio.sleep(limits.TELLING_SECONDS / 2)
+        away.on_heard(1)
+        assert away.is_telling(1)
         await asyncio.sleep(limits.TELLING_SECONDS * 0.6)
         assert (away.is_telling(1), away.is_telling(2)) == (False, True)
+
+
+async def test_nobody_is_told_for_longer_than_clients_are_sent_away() -> None:
+    away = SendingAway()
+    with jumping_time():
+        away.begin()
+        assert away.is_telling(1)
+        await asyncio.sleep(limits.SENDING_AWAY_SECONDS * 1.1)
+        assert (away.has_begun, away.is_telling(1), away.is_telling(2)) == (True, False, True)
+        await asyncio.sleep(limits.TELLING_SECONDS * 1.1)
+        assert not away.is_telling(2), "who came late for a moment only"
 
 
 async def test_who_was_told_and_has_asked_has_a_moment_to_go() -> None:

@@ -200,10 +200,14 @@ async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
     quiet, busy, deaf = sorted(ports.sockets._connections, key=lambda each: each.connection_id)
     away, who = ports.gateway.parts.sending_away, ("127.0.0.1", "test")
     for connection in (quiet, busy, deaf):
+        assert away.is_telling(connection.connection_id)
         away.on_told(connection.connection_id, who)
     busy.data_received(b"\0\0\0\x10half")
     monkeypatch.setattr(Connection, "unsent_bytes", property(lambda connection: connection is deaf))
     await ports.is_left_alone(0, 1, 2)
+    await ports.sleep(limits.TELLING_SECONDS)
+    told = [away.is_telling(connection.connection_id) for connection in (quiet, busy, deaf)]
+    assert told == [False, True, True], "who has not heard is told still"
     away.on_asked(who)
     async with asyncio.timeout(10):
         assert await ports.clients[0][0].read() == b""

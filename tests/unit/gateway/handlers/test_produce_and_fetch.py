@@ -229,6 +229,7 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
             assert not gateway.client.held.is_muted, "it is to ask"
         unheard = request_frame(PRODUCE, 10, produce_body({"orders": [0]}, acks=0))
         assert await gateway.dispatcher.serve(unheard, gateway.client) is None
+        gateway.parts.sending_away.on_heard(gateway.client.connection_id)
         await asyncio.sleep(limits.TELLING_SECONDS * 0.9)
         first = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
         await asyncio.sleep(limits.TELLING_SECONDS * 0.2)
