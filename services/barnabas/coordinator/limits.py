@@ -54,10 +54,11 @@ APPEND_GRACE_MS: Final = 1_000
 FETCH_WAIT_MS: Final = 500
 """How long a fetch of the log may wait for the high watermark to move while a partition is being loaded."""
 
-LOAD_YIELD_RECORDS: Final = 500
-LOAD_YIELD_BYTES: Final = 256 * 1024
+LOAD_YIELD_RECORDS: Final = 100
+LOAD_YIELD_BYTES: Final = 64 * 1024
 """While partitions are being loaded, the event loop gets a turn after this many records of any of them, or bytes of
-their batches: some milliseconds, for the process may be a broker, too."""
+their batches: about a millisecond, for the process may be a broker, too, in which a record passes the loop a dozen
+times before it is acknowledged."""
 
 OFFSETS_DELETED_AT_ONCE: Final = 500
 """Offsets of deleted topics that are deleted before the event loop gets a turn; of those left over, in one look for
