@@ -159,9 +159,8 @@ class Administrator:
 
     async def _cancel(self) -> None:
         image = image_of(self._world)
-        await self._alter(
-            {place: None for place in self._known_places(image) if _is_moving(_partition(image, place))}
-        )
+        moving = [place for place in self._known_places(image) if _is_moving(_partition(image, place))]
+        await self._alter(dict.fromkeys(moving))
 
     def _known_places(self, image: MetadataImage) -> list[Place]:
         """Those of groups' offsets, too."""
@@ -287,30 +286,30 @@ class Administrator:
                 continue
             self._history.on_delete(place, offset)
             partition = {"partition_index": place.partition, "offset": offset}
-            request = {
-                "topics": [{"name": place.topic, "partitions": [partition]}],
-                "timeout": TIMEOUT_MS,
-            }
+            topics = [{"name": place.topic, "partitions": [partition]}]
             for _ in range(DELETE_ATTEMPTS):
-                answer = await self._try(DELETE_RECORDS, 2, request)
+                starts = [(node, node.starts) for node in self._nodes]
+                answer = await self._try(DELETE_RECORDS, 2, {"topics": topics, "timeout": TIMEOUT_MS})
                 if answer is None:
                     continue
                 row = answer.topics[0].partitions[0]
                 code = ErrorCode(row.error_code)
                 self._say(f"records of {place} before {offset}: {code.name}, {row.low_watermark}")
                 if code is ErrorCode.none:
-                    self._on_deleted(place, row.low_watermark)
+                    self._on_deleted(place, row.low_watermark, starts)
                     break
                 if code not in DELETE_AGAIN:
                     self._world.violate(f"records of {place} before {offset} cannot be deleted: {code.name}")
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def _on_deleted(self, place: Place, offset: int) -> None:
-        """Those that have heard of it forget it when their processes end, and are told again by one that has not."""
+    def _on_deleted(self, place: Place, offset: int, starts: Iterable[tuple[NodeMachine, int]]) -> None:
+        """Those that have heard of it forget it when their processes end, and are told again by one that has not. The
+        answer may be old: who was started since it was asked for (`starts` before that) may not have heard.
+        """
         isr = _partition(image_of(self._world), place).isr
-        heard = [(node, node.starts) for node in self._nodes if node.node_id in isr and node.is_up]
+        heard = [(node, number) for node, number in starts if node.node_id in isr]
         self._history.on_deleted(
-            place, offset, lambda: any(node.is_up and node.starts == starts for node, starts in heard)
+            place, offset, lambda: any(node.is_up and node.starts == number for node, number in heard)
         )
 
     # -- nodes that go ------------------------------------------------------------------------------------------
