@@ -304,7 +304,7 @@ class Administrator:
 
     def _on_deleted(self, place: Place, offset: int, starts: Iterable[tuple[NodeMachine, int]]) -> None:
         """Those that have heard of it forget it when their processes end, and are told again by one that has not. The
-        answer may be old: who was started since it was asked for (`starts` before that) may not have heard.
+        answer may be old: who was started since it was asked for (`starts` are those at that time) may not have heard.
         """
         isr = _partition(image_of(self._world), place).isr
         heard = [(node, number) for node, number in starts if node.node_id in isr]

@@ -57,8 +57,8 @@ FETCH_WAIT_MS: Final = 500
 LOAD_YIELD_RECORDS: Final = 100
 LOAD_YIELD_BYTES: Final = 64 * 1024
 """While partitions are being loaded, the event loop gets a turn after this many records of any of them, or bytes of
-their batches: about a millisecond, for the process may be a broker, too, in which a record passes the loop a dozen
-times before it is acknowledged."""
+their batches: about a millisecond. The process may be a broker as well, whose records pass the loop a dozen times
+each before they are acknowledged."""
 
 OFFSETS_DELETED_AT_ONCE: Final = 500
 """Offsets of deleted topics that are deleted before the event loop gets a turn; of those left over, in one look for

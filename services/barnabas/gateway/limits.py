@@ -113,12 +113,13 @@ PORTS_SECONDS_MAX: Final = 1.0
 """How long it may take to close all ports one after the other, however many nodes there are."""
 
 SENDING_AWAY_SECONDS: Final = 0.3
-"""How long a gateway that stops waits before it ends connections, from when it tells producers to ask where to go: most
-send their next request within it, and have gone or have their answer."""
+"""How long a gateway that stops waits before it ends all connections that are left, from when it tells producers to ask
+where to go: most send their next request within it, and have gone or have their answer."""
 
 TELLING_SECONDS: Final = 0.05
-"""How long it tells each of them once it has heard: until what its client has sent already is refused as well, and less
-than until it is sent again (retry.backoff.ms: 100 ms with most)."""
+"""How long it goes on telling each of them once all its answers have left: until what its client has sent already is
+refused as well, and less than until it is sent again (retry.backoff.ms: 100 ms with most). Where something is always
+under way it goes on for SENDING_AWAY_SECONDS."""
 
 GOING_SECONDS: Final = 0.03
 """How long after it has asked, and was answered all that it had sent, a client that goes by itself (librdkafka's) has
@@ -274,4 +275,6 @@ CONTROLLER_RETRY_SECONDS: Final = 0.1
 assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
     "what is to be sent on is held back by a gap until it is given up"
 )
+assert TELLING_SECONDS <= SENDING_AWAY_SECONDS
+assert GOING_SECONDS + QUIET_LOOK_SECONDS < TELLING_SECONDS, "whoever is told has time to ask, and to go"
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -251,10 +251,10 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        First producers are told to ask where to go, and the connections of who has asked are ended once they are quiet.
-        Then those to one port after the other are ended, so that few clients have lost all of them at once: librdkafka
-        forgets what it knows then, and begins anew, for up to two seconds. Who did not ask, and comes back to a port
-        that clients are told of no more, is served and learns where to go.
+        First producers are told to ask where to go, and the connections of who has asked are ended once nothing was
+        under way on them for a moment. Then those to one port after the other are, so that few clients have lost all of
+        them at once: librdkafka forgets what it knows then, and begins anew, for up to two seconds. Who did not ask,
+        and comes back to a port that clients are told of no more, is served and learns where to go.
         """
         self._parts.patience.end()
         parts, positions = self._parts, sorted(set(self._connections.values()))
@@ -266,7 +266,7 @@ class Sockets:
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
         until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
-        self._end_who_has_asked(dict.fromkeys(self._connections), until)
+        self._look_who_is_quiet(frozenset(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -280,32 +280,26 @@ class Sockets:
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _end_who_has_asked(self, quiet_since: Mapping[Connection, float | None], until: float) -> None:
-        """Until that time of the event loop, end those of the connections whose clients were told and have asked, once
-        nothing has been under way on them for GOING_SECONDS; they come with the time since when that was seen.
+    def _look_who_is_quiet(self, first: Collection[Connection], until: float) -> None:
+        """Until that time of the event loop, look for connections on which nothing is under way; and end those of the
+        `first` ones whose clients were told, have asked, and have had time to go.
 
         A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
         loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
 
-        What tells a client may have to wait for the answers before it, and only then it goes: librdkafka, where it has
-        this connection and no other one yet, begins anew when it loses it.
+        One that goes by itself is left to do so: librdkafka, where it has this connection and no other one yet, begins
+        anew when it loses it.
         """
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        left: dict[Connection, float | None] = {}
-        for connection, since in quiet_since.items():
-            if not _is_quiet(connection):
-                left[connection] = None
-                continue
-            self._parts.sending_away.on_heard(connection.connection_id)
-            since = now if since is None else max(since, connection.last_activity)
-            has_gone = self._parts.sending_away.has_had_time_to_go(connection.connection_id)
-            if has_gone and now >= since + limits.GOING_SECONDS:
-                connection.drain()
+        away, loop = self._parts.sending_away, asyncio.get_running_loop()
+        for connection in list(self._connections):
+            if _is_quiet(connection):
+                away.on_quiet(connection.connection_id, connection.last_activity)
             else:
-                left[connection] = since
-        if left and now < until:
-            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
+                away.on_busy(connection.connection_id)
+            if connection in first and away.has_had_time_to_go(connection.connection_id):
+                connection.drain()
+        if self._connections and loop.time() < until:
+            loop.call_later(limits.QUIET_LOOK_SECONDS, self._look_who_is_quiet, first, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:
         gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id

@@ -9,25 +9,25 @@ from barnabas.gateway.clients.sending_away import SendingAway
 from jumping_time import jumping_time
 
 
-async def test_each_connection_is_told_until_a_moment_after_it_has_heard() -> None:
+async def test_each_connection_is_told_until_a_moment_after_its_answers_have_left() -> None:
     away = SendingAway()
     assert not away.is_telling(1)
     with jumping_time():
         away.begin()
-        away.on_heard(2)  # of nothing: it has sent nothing since
+        away.on_quiet(2, 0)  # of nothing: it has sent nothing since
         assert away.is_telling(1)
         await asyncio.sleep(limits.TELLING_SECONDS * 2)
         assert away.is_telling(1), "the answer that tells it may wait for others"
-        away.on_heard(1)
+        away.on_quiet(1, 0)
         assert away.is_telling(2), "however late it comes"
         await asyncio.sleep(limits.TELLING_SECONDS / 2)
-        away.on_heard(1)
+        away.on_quiet(1, 0)
         assert away.is_telling(1)
         await asyncio.sleep(limits.TELLING_SECONDS * 0.6)
         assert (away.is_telling(1), away.is_telling(2)) == (False, True)
 
 
-async def test_nobody_is_told_for_longer_than_clients_are_sent_away() -> None:
+async def test_who_never_hears_is_told_until_all_are_ended_and_who_comes_then_for_a_moment() -> None:
     away = SendingAway()
     with jumping_time():
         away.begin()
@@ -45,6 +45,8 @@ async def test_who_was_told_and_has_asked_has_a_moment_to_go() -> None:
         away.on_asked(who)  # before: it heard of this gateway
         away.begin()
         away.on_told(1, who)
+        away.on_quiet(1, 0)
+        away.on_quiet(2, 0)
         away.on_asked(other)
         await asyncio.sleep(moment * 2)
         assert not away.has_had_time_to_go(1), "it has not asked"
@@ -58,3 +60,25 @@ async def test_who_was_told_and_has_asked_has_a_moment_to_go() -> None:
         away.on_asked(who)
         await asyncio.sleep(moment * 1.1)
         assert (away.has_had_time_to_go(2), away.has_had_time_to_go(3)) == (True, False)
+
+
+async def test_its_moment_counts_from_when_nothing_is_under_way() -> None:
+    away, who = SendingAway(), ("10.0.0.1", "producer-1")
+    moment = limits.GOING_SECONDS
+    with jumping_time():
+        away.begin()
+        away.on_told(1, who)
+        away.on_asked(who)
+        await asyncio.sleep(moment * 2)
+        assert not away.has_had_time_to_go(1), "what tells it waits for other answers"
+        away.on_quiet(1, 0)
+        await asyncio.sleep(moment * 0.6)
+        away.on_quiet(1, asyncio.get_running_loop().time())
+        await asyncio.sleep(moment * 0.6)
+        assert not away.has_had_time_to_go(1), "it was asked something, and answered it, between two looks"
+        away.on_busy(1)
+        await asyncio.sleep(moment * 2)
+        assert not away.has_had_time_to_go(1)
+        away.on_quiet(1, 0)
+        await asyncio.sleep(moment * 1.1)
+        assert away.has_had_time_to_go(1)

@@ -7,6 +7,8 @@ import gc
 import socket
 import struct
 import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -70,6 +72,7 @@ def gateway_records(**hosts: str) -> list[MetadataRecord]:
 
 
 HERE, ELSEWHERE = LISTENER.advertised_host, "elsewhere.test"
+WHO = ("127.0.0.1", "test")
 
 
 class Ports:
@@ -121,6 +124,10 @@ class Ports:
             self.may_go_on.put_nowait(None)
         await going
         return waited
+
+    def connections(self) -> list[Connection]:
+        """In the order in which they came."""
+        return sorted(self.sockets._connections, key=lambda each: each.connection_id)
 
     async def is_left_alone(self, *clients: int) -> None:
         """Nobody ends their connections while the gateway looks several times whom it can end."""
@@ -189,47 +196,62 @@ async def test_where_others_serve_the_same_address_nobody_else_is_let_in(
     await ports.close()
 
 
-async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@asynccontextmanager
+async def ports_that_send_away(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ports]:
+    """A gateway in the hour in which it sends its clients away to another one."""
     monkeypatch.setattr(limits, "SENDING_AWAY_SECONDS", 3600)
     ports = Ports(monkeypatch, gateway_2=ELSEWHERE)
     await ports.open()
     going = asyncio.ensure_future(ports.sockets.send_away())
     assert await ports.steps.get() == limits.SENDING_AWAY_SECONDS
-    quiet, busy, deaf = sorted(ports.sockets._connections, key=lambda each: each.connection_id)
-    away, who = ports.gateway.parts.sending_away, ("127.0.0.1", "test")
-    for connection in (quiet, busy, deaf):
-        assert away.is_telling(connection.connection_id)
-        away.on_told(connection.connection_id, who)
-    busy.data_received(b"\0\0\0\x10half")
-    monkeypatch.setattr(Connection, "unsent_bytes", property(lambda connection: connection is deaf))
-    await ports.is_left_alone(0, 1, 2)
-    await ports.sleep(limits.TELLING_SECONDS)
-    told = [away.is_telling(connection.connection_id) for connection in (quiet, busy, deaf)]
-    assert told == [False, True, True], "who has not heard is told still"
-    away.on_asked(who)
-    async with asyncio.timeout(10):
-        assert await ports.clients[0][0].read() == b""
-    await ports.is_left_alone(1, 2)
-    late = await ports.connect(0)
-    while len(ports.sockets._connections) < 4:
-        await asyncio.sleep(0)
-    back = max(ports.sockets._connections, key=lambda each: each.connection_id)
-    away.on_told(back.connection_id, who)
-    await ports.sleep(limits.GOING_SECONDS * 2)
-    assert away.has_had_time_to_go(back.connection_id)
-    await is_served(*late)
-    monkeypatch.setattr(Connection, "unsent_bytes", 0)
-    heard_at = asyncio.get_running_loop().time()
-    async with asyncio.timeout(10):
-        assert await ports.clients[2][0].read() == b""
-    quiet_for = asyncio.get_running_loop().time() - heard_at
-    assert quiet_for >= limits.GOING_SECONDS, "it hears only now that it was told"
+    yield ports
     monkeypatch.undo()
-    late[1].close()
     going.cancel()
     await ports.close()
+
+
+async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ports_that_send_away(monkeypatch) as ports:
+        quiet, busy, deaf = ports.connections()
+        away = ports.gateway.parts.sending_away
+        for connection in (quiet, busy, deaf):
+            assert away.is_telling(connection.connection_id)
+            away.on_told(connection.connection_id, WHO)
+        busy.data_received(b"\0\0\0\x10half")
+        monkeypatch.setattr(Connection, "unsent_bytes", property(lambda connection: connection is deaf))
+        await ports.is_left_alone(0, 1, 2)
+        await ports.sleep(limits.TELLING_SECONDS)
+        told = [away.is_telling(connection.connection_id) for connection in (quiet, busy, deaf)]
+        assert told == [False, True, True], "who has not taken all of its answers is told still"
+        away.on_asked(WHO)
+        async with asyncio.timeout(10):
+            assert await ports.clients[0][0].read() == b""
+        await ports.is_left_alone(1, 2)
+        monkeypatch.setattr(Connection, "unsent_bytes", 0)
+        taken_at = asyncio.get_running_loop().time()
+        async with asyncio.timeout(10):
+            assert await ports.clients[2][0].read() == b""
+        assert asyncio.get_running_loop().time() - taken_at >= limits.GOING_SECONDS
+
+
+async def test_who_comes_back_nevertheless_is_told_for_a_moment_and_left_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ports_that_send_away(monkeypatch) as ports:
+        away = ports.gateway.parts.sending_away
+        late = await ports.connect(0)
+        while len(ports.sockets._connections) < 4:
+            await asyncio.sleep(0)
+        back = ports.connections()[-1].connection_id
+        assert away.is_telling(back)
+        away.on_told(back, WHO)
+        away.on_asked(WHO)
+        await ports.sleep(limits.GOING_SECONDS * 2 + limits.TELLING_SECONDS)
+        assert (away.has_had_time_to_go(back), away.is_telling(back)) == (True, False)
+        await is_served(*late)
+        late[1].close()
 
 
 async def test_ports_are_apart_for_a_moment_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
