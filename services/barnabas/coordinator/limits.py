@@ -55,7 +55,7 @@ FETCH_WAIT_MS: Final = 500
 """How long a fetch of the log may wait for the high watermark to move while a partition is being loaded."""
 
 LOAD_YIELD_RECORDS: Final = 100
-LOAD_YIELD_BYTES: Final = 64 * 1024
+LOAD_YIELD_BYTES: Final = 256 * 1024
 """While partitions are being loaded, the event loop gets a turn after this many records of any of them, or bytes of
 their batches: about a millisecond. The process may be a broker as well, whose records pass the loop a dozen times
 each before they are acknowledged."""

@@ -117,13 +117,12 @@ SENDING_AWAY_SECONDS: Final = 0.3
 where to go: most send their next request within it, and have gone or have their answer."""
 
 TELLING_SECONDS: Final = 0.05
-"""How long it goes on telling each of them once all its answers have left: until what its client has sent already is
-refused as well, and less than until it is sent again (retry.backoff.ms: 100 ms with most). Where something is always
-under way it goes on for SENDING_AWAY_SECONDS."""
+"""How long it goes on telling each of them once the first refusal has left: until what its client has sent already is
+refused as well, and less than until it is sent again (retry.backoff.ms: 100 ms with most)."""
 
 GOING_SECONDS: Final = 0.03
-"""How long after it has asked, and was answered all that it had sent, a client that goes by itself (librdkafka's) has
-gone. The connections of who has not are ended then: before what was refused is sent again."""
+"""How long after it has asked, and the first refusal has left, a client that goes by itself (librdkafka's) has gone.
+The connections of who has not are ended then: before what was refused is sent again."""
 
 QUIET_LOOK_SECONDS: Final = 0.01
 """How often a gateway that sends its clients away looks for such connections."""
@@ -276,5 +275,7 @@ assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
     "what is to be sent on is held back by a gap until it is given up"
 )
 assert TELLING_SECONDS <= SENDING_AWAY_SECONDS
-assert GOING_SECONDS + QUIET_LOOK_SECONDS < TELLING_SECONDS, "whoever is told has time to ask, and to go"
+assert max(TELLING_SECONDS, GOING_SECONDS) + 2 * QUIET_LOOK_SECONDS < 0.08, (
+    "Java's pause may be a fifth shorter"
+)
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -23,6 +23,7 @@ class RequestTimes:
         "api_key",
         "api_version",
         "errors",
+        "has_left",
         "is_resent",
         "local_seconds",
         "received",
@@ -36,6 +37,8 @@ class RequestTimes:
         self.started = 0.0
         self.answered = 0.0
         """0 until the request has an answer, or is done and gets none."""
+        self.has_left = False
+        """Whether the answer was handed to the socket, after those of the requests before."""
         self.local_seconds = 0.0
         self.waited_ms = 0
         """What a request has waited already of the time that its client allows, when it takes the general way late."""

@@ -23,6 +23,7 @@ from barnabas.gateway.inside.links import Links
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.request import Client
+from barnabas.gateway.request_times import RequestTimes
 from barnabas.gateway.telemetry.client_telemetry import ClientTelemetry
 from barnabas.gateway.telemetry.export import TelemetryForwarder
 from barnabas.gateway.telemetry.metrics import TelemetryMetrics
@@ -280,8 +281,10 @@ class Gateway:
         return link
 
     async def ask(self, api_key: int, version: int, body: Mapping[str, Any]) -> Any:
-        pieces = await self.dispatcher.serve(request_frame(api_key, version, body), self.client)
+        times = RequestTimes()
+        pieces = await self.dispatcher.serve(request_frame(api_key, version, body), self.client, times)
         assert pieces is not None
+        times.has_left = True
         return decode_answer(api_key, version, pieces)
 
 

@@ -405,8 +405,7 @@ class Connection(asyncio.Protocol):
     def _send_answers(self) -> None:
         sent = perf_counter()
         while self._slots and self._slots[0].is_done and self._writable and not self._closing:
-            written = sent
-            slot = self._slots.popleft()
+            slot, written = self._slots.popleft(), sent
             if isinstance(slot.pieces, bytes):
                 self._transport.write(slot.pieces)
             elif slot.pieces is not None:
@@ -416,6 +415,7 @@ class Connection(asyncio.Protocol):
             self._unanswered_bytes -= slot.held_bytes
             self._budget.give_back(slot.held_bytes)
             sent = perf_counter()
+            slot.times.has_left = True
             self._requests.observe(slot.times, written, sent)
         if self._draining:
             self._close_once_drained()

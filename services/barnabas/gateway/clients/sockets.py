@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -251,8 +251,8 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        First producers are told to ask where to go, and the connections of who has asked are ended once nothing was
-        under way on them for a moment. Then those to one port after the other are, so that few clients have lost all of
+        First producers are told to ask where to go, and the connections of who has asked are ended a moment later, once
+        nothing is under way on them. Then those to one port after the other are, so that few clients have lost all of
         them at once: librdkafka forgets what it knows then, and begins anew, for up to two seconds. Who did not ask,
         and comes back to a port that clients are told of no more, is served and learns where to go.
         """
@@ -266,7 +266,7 @@ class Sockets:
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
         until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
-        self._look_who_is_quiet(frozenset(self._connections), until)
+        self._end_who_has_asked(list(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -280,9 +280,9 @@ class Sockets:
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _look_who_is_quiet(self, first: Collection[Connection], until: float) -> None:
-        """Until that time of the event loop, look for connections on which nothing is under way; and end those of the
-        `first` ones whose clients were told, have asked, and have had time to go.
+    def _end_who_has_asked(self, connections: list[Connection], until: float) -> None:
+        """Until that time of the event loop, end those of the connections whose clients were told, have asked, and have
+        had time to go, once nothing is under way on them.
 
         A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
         loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
@@ -290,16 +290,15 @@ class Sockets:
         One that goes by itself is left to do so: librdkafka, where it has this connection and no other one yet, begins
         anew when it loses it.
         """
-        away, loop = self._parts.sending_away, asyncio.get_running_loop()
-        for connection in list(self._connections):
-            if _is_quiet(connection):
-                away.on_quiet(connection.connection_id, connection.last_activity)
-            else:
-                away.on_busy(connection.connection_id)
-            if connection in first and away.has_had_time_to_go(connection.connection_id):
+        away, loop, left = self._parts.sending_away, asyncio.get_running_loop(), []
+        away.look_who_has_heard()
+        for connection in connections:
+            if away.has_had_time_to_go(connection.connection_id) and _is_quiet(connection):
                 connection.drain()
-        if self._connections and loop.time() < until:
-            loop.call_later(limits.QUIET_LOOK_SECONDS, self._look_who_is_quiet, first, until)
+            else:
+                left.append(connection)
+        if loop.time() < until:
+            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:
         gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id

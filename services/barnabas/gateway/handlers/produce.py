@@ -178,7 +178,7 @@ class _Produce:
                 if here is not None and not isinstance(found, ErrorCode) and found.leader not in here:
                     found = NOBODY_LEADS
                     self._request.parts.sending_away.on_told(
-                        self._request.client.connection_id, self._request.who
+                        self._request.client.connection_id, self._request.who, self._request.times
                     )
                 if resend is not None and found is NOBODY_LEADS:
                     continue

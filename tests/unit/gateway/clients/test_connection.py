@@ -71,6 +71,7 @@ class Served:
         self.started: list[str] = []
         self.cancelled: list[str] = []
         self.lost: list[Connection] = []
+        self.times: dict[str, RequestTimes] = {}
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self.transport = FakeTransport()
         self.budget = ByteBudget(budget_bytes, lambda: self.connection.budget_has_room())
@@ -93,6 +94,7 @@ class Served:
     async def _serve(self, frame: bytes, client: Client, times: RequestTimes, turn: Turn) -> Any:
         name = frame[2:].decode().rstrip(".")
         self.started.append(name)
+        self.times[name] = times
         self._waiting[name] = asyncio.get_running_loop().create_future()
         try:
             return await self._waiting[name]
@@ -153,8 +155,10 @@ async def test_produce_requests_overlap_and_are_answered_in_order() -> None:
     await served.answer("c", b"C")
     await served.answer("b", None)
     assert served.transport.written == []
+    assert not any(times.has_left for times in served.times.values())
     await served.answer("a", b"A")
     assert served.transport.written == [b"A", b"C"]
+    assert all(times.has_left for times in served.times.values())
 
 
 async def test_produce_does_not_overlap_with_others() -> None:
