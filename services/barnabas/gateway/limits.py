@@ -275,7 +275,5 @@ assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
     "what is to be sent on is held back by a gap until it is given up"
 )
 assert TELLING_SECONDS <= SENDING_AWAY_SECONDS
-assert max(TELLING_SECONDS, GOING_SECONDS) + 2 * QUIET_LOOK_SECONDS < 0.08, (
-    "Java's pause may be a fifth shorter"
-)
+assert max(TELLING_SECONDS, GOING_SECONDS + QUIET_LOOK_SECONDS) < 0.08, "Java's pause may be a fifth shorter"
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -23,8 +23,8 @@ class RequestTimes:
         "api_key",
         "api_version",
         "errors",
-        "has_left",
         "is_resent",
+        "left_at",
         "local_seconds",
         "received",
         "request_bytes",
@@ -37,8 +37,8 @@ class RequestTimes:
         self.started = 0.0
         self.answered = 0.0
         """0 until the request has an answer, or is done and gets none."""
-        self.has_left = False
-        """Whether the answer was handed to the socket, after those of the requests before."""
+        self.left_at: float | None = None
+        """When the answer was handed to the socket, after those of the requests before; by the event loop's time."""
         self.local_seconds = 0.0
         self.waited_ms = 0
         """What a request has waited already of the time that its client allows, when it takes the general way late."""

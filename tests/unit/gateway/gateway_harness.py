@@ -284,7 +284,7 @@ class Gateway:
         times = RequestTimes()
         pieces = await self.dispatcher.serve(request_frame(api_key, version, body), self.client, times)
         assert pieces is not None
-        times.has_left = True
+        times.left_at = asyncio.get_running_loop().time()
         return decode_answer(api_key, version, pieces)
 
 

@@ -415,7 +415,7 @@ class Connection(asyncio.Protocol):
             self._unanswered_bytes -= slot.held_bytes
             self._budget.give_back(slot.held_bytes)
             sent = perf_counter()
-            slot.times.has_left = True
+            slot.times.left_at = self._now()
             self._requests.observe(slot.times, written, sent)
         if self._draining:
             self._close_once_drained()

@@ -11,7 +11,6 @@ that tells it has left.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from barnabas.gateway import limits
 from barnabas.gateway.request_times import RequestTimes
@@ -20,25 +19,15 @@ Who = tuple[str, str]
 """A client as it is known beyond one connection: its address and its client.id, which others may have as well."""
 
 
-@dataclass(slots=True)
-class Told:
-    """A connection on which records were refused, for its client to ask."""
-
-    who: Who
-    times: RequestTimes
-    """Of the first such request."""
-    heard_at: float | None = None
-    """By the event loop's time, since when its answer has been seen to have left."""
-
-
 class SendingAway:
     """Owner of whom the gateway has told, until when, and who has asked."""
 
     def __init__(self) -> None:
         self._begun_at: float | None = None
         self._telling_until: dict[int, float] = {}
-        """At most: who hears before is told for a moment from then on."""
-        self._told: dict[int, Told] = {}
+        """At most: who hears before that is told for a moment from then on."""
+        self._told: dict[int, tuple[Who, RequestTimes]] = {}
+        """The times are those of the first request of which records were refused."""
         self._asked_at: dict[Who, float] = {}
 
     def begin(self) -> None:
@@ -60,23 +49,15 @@ class SendingAway:
         """
         if self._begun_at is None:
             return False
-        now, told = _now(), self._told.get(connection_id)
-        if told is not None and told.heard_at is not None:
-            return now < told.heard_at + limits.TELLING_SECONDS
+        now = _now()
         at_most = max(self._begun_at + limits.SENDING_AWAY_SECONDS, now + limits.TELLING_SECONDS)
-        return now < self._telling_until.setdefault(connection_id, at_most)
+        until = self._telling_until.setdefault(connection_id, at_most)
+        heard_at = self._heard_at(connection_id)
+        return now < (until if heard_at is None else min(until, heard_at + limits.TELLING_SECONDS))
 
     def on_told(self, connection_id: int, who: Who, times: RequestTimes) -> None:
         """Records of the client were refused on the connection, for it to ask, in the request with these `times`."""
-        if connection_id not in self._told:
-            self._told[connection_id] = Told(who, times)
-
-    def look_who_has_heard(self) -> None:
-        """See which refusals have left by now."""
-        now = _now()
-        for told in self._told.values():
-            if told.heard_at is None and told.times.has_left:
-                told.heard_at = now
+        self._told.setdefault(connection_id, (who, times))
 
     def on_asked(self, who: Who) -> None:
         """The client asks where to go; since this has begun it hears of other gateways."""
@@ -84,14 +65,20 @@ class SendingAway:
             self._asked_at.setdefault(who, _now())
 
     def has_had_time_to_go(self, connection_id: int) -> bool:
-        """Whether the connection's client has heard that it was told, and has asked, and would have gone by now if it
-        went by itself.
+        """Whether the connection's client has heard, and has asked (or another one of that name), and would have gone
+        by now if it went by itself.
         """
-        told = self._told.get(connection_id)
-        if told is None or told.heard_at is None:
+        heard_at = self._heard_at(connection_id)
+        if heard_at is None:
             return False
-        asked_at = self._asked_at.get(told.who)
-        return asked_at is not None and _now() >= max(told.heard_at, asked_at) + limits.GOING_SECONDS
+        who, _ = self._told[connection_id]
+        asked_at = self._asked_at.get(who)
+        return asked_at is not None and _now() >= max(heard_at, asked_at) + limits.GOING_SECONDS
+
+    def _heard_at(self, connection_id: int) -> float | None:
+        """When the first refusal left, as far as this end can know."""
+        told = self._told.get(connection_id)
+        return None if told is None else told[1].left_at
 
 
 def _now() -> float:

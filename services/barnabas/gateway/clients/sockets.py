@@ -291,13 +291,12 @@ class Sockets:
         anew when it loses it.
         """
         away, loop, left = self._parts.sending_away, asyncio.get_running_loop(), []
-        away.look_who_has_heard()
         for connection in connections:
             if away.has_had_time_to_go(connection.connection_id) and _is_quiet(connection):
                 connection.drain()
             else:
                 left.append(connection)
-        if loop.time() < until:
+        if left and loop.time() < until:
             loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:

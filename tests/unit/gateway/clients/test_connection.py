@@ -155,10 +155,10 @@ async def test_produce_requests_overlap_and_are_answered_in_order() -> None:
     await served.answer("c", b"C")
     await served.answer("b", None)
     assert served.transport.written == []
-    assert not any(times.has_left for times in served.times.values())
+    assert not any(times.left_at for times in served.times.values())
     await served.answer("a", b"A")
     assert served.transport.written == [b"A", b"C"]
-    assert all(times.has_left for times in served.times.values())
+    assert all(times.left_at for times in served.times.values())
 
 
 async def test_produce_does_not_overlap_with_others() -> None:

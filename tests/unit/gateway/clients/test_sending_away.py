@@ -25,15 +25,12 @@ async def test_each_connection_is_told_until_a_moment_after_the_first_refusal_ha
         away.begin()
         assert away.is_telling(1)
         first, second = tell(away, 1), tell(away, 1)
-        second.has_left = True
-        away.look_who_has_heard()
+        second.left_at = asyncio.get_running_loop().time()
         await asyncio.sleep(limits.TELLING_SECONDS * 2)
         assert away.is_telling(1), "the answer that tells it waits for others"
-        first.has_left = True
-        away.look_who_has_heard()
+        first.left_at = asyncio.get_running_loop().time()
         assert away.is_telling(2), "however late it comes"
         await asyncio.sleep(limits.TELLING_SECONDS / 2)
-        away.look_who_has_heard()
         assert away.is_telling(1)
         await asyncio.sleep(limits.TELLING_SECONDS * 0.6)
         assert (away.is_telling(1), away.is_telling(2)) == (False, True)
@@ -44,8 +41,12 @@ async def test_who_never_hears_is_told_until_all_are_ended_and_who_comes_then_fo
     with jumping_time():
         away.begin()
         assert away.is_telling(1)
-        await asyncio.sleep(limits.SENDING_AWAY_SECONDS * 1.1)
+        assert away.is_telling(3)
+        await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
+        tell(away, 3).left_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(limits.TELLING_SECONDS / 2)
         assert (away.has_begun, away.is_telling(1), away.is_telling(2)) == (True, False, True)
+        assert not away.is_telling(3), "it hears at the end"
         await asyncio.sleep(limits.TELLING_SECONDS * 1.1)
         assert not away.is_telling(2)
 
@@ -56,8 +57,7 @@ async def test_who_has_heard_and_asked_has_a_moment_to_go() -> None:
         away.on_asked(WHO)  # before: it heard of this gateway
         away.begin()
         told = tell(away, 1)
-        told.has_left = True
-        away.look_who_has_heard()
+        told.left_at = asyncio.get_running_loop().time()
         away.on_asked(OTHER)
         await asyncio.sleep(moment * 2)
         assert not away.has_had_time_to_go(1), "it has not asked"
@@ -74,11 +74,9 @@ async def test_others_of_its_name_may_have_asked_before_it_hears() -> None:
         away.begin()
         away.on_asked(WHO)
         told = tell(away, 1)
-        away.look_who_has_heard()
         await asyncio.sleep(moment * 2)
         assert not away.has_had_time_to_go(1), "what tells it waits for other answers"
-        told.has_left = True
-        away.look_who_has_heard()
+        told.left_at = asyncio.get_running_loop().time()
         await asyncio.sleep(moment / 2)
         assert not away.has_had_time_to_go(1)
         await asyncio.sleep(moment)

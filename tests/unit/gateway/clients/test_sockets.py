@@ -224,7 +224,7 @@ async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
         away.on_asked(WHO)
         await ports.is_left_alone(0, 1, 2)
         left_at = asyncio.get_running_loop().time()
-        refused.has_left = True
+        refused.left_at = asyncio.get_running_loop().time()
         async with asyncio.timeout(10):
             assert await ports.clients[0][0].read() == b""
         assert asyncio.get_running_loop().time() - left_at >= limits.GOING_SECONDS
@@ -246,7 +246,7 @@ async def test_who_comes_back_nevertheless_is_told_for_a_moment_and_left_to_the_
         assert away.is_telling(back)
         away.on_told(back, WHO, refused)
         away.on_asked(WHO)
-        refused.has_left = True
+        refused.left_at = asyncio.get_running_loop().time()
         await ports.sleep(limits.GOING_SECONDS * 2 + limits.TELLING_SECONDS)
         assert (away.has_had_time_to_go(back), away.is_telling(back)) == (True, False)
         await is_served(*late)

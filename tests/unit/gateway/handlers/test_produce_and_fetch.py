@@ -201,7 +201,6 @@ async def test_a_broker_that_has_handed_over_sends_producers_to_who_leads(
     gateway.parts.sending_away.begin()
     answer = await gateway.ask(PRODUCE, 10, produce_body({"orders": [partition]}))
     gateway.parts.sending_away.on_asked(("10.1.2.3", "test"))
-    gateway.parts.sending_away.look_who_has_heard()
     with jumping_time():
         await asyncio.sleep(limits.GOING_SECONDS * 1.1)
         assert gateway.parts.sending_away.has_had_time_to_go(gateway.client.connection_id) == is_sent_away
@@ -230,7 +229,6 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
             assert not gateway.client.held.is_muted, "it is to ask"
         unheard = request_frame(PRODUCE, 10, produce_body({"orders": [0]}, acks=0))
         assert await gateway.dispatcher.serve(unheard, gateway.client) is None
-        gateway.parts.sending_away.look_who_has_heard()
         await asyncio.sleep(limits.TELLING_SECONDS * 0.9)
         first = await gateway.ask(PRODUCE, 10, produce_body({"orders": [0]}))
         await asyncio.sleep(limits.TELLING_SECONDS * 0.2)
