@@ -9,6 +9,7 @@ from typing import NamedTuple
 from machines import NodeMachine
 from world import World
 
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage.replica.replica import Replica
 
@@ -23,10 +24,13 @@ class _Open(NamedTuple):
     def has(self, offset: int, epoch: int) -> bool:
         """Whether the record at `offset` is there that was written under `epoch`, and so all before it; or was
         deleted.
+
+        After a power loss epochs are known from the first record on that compaction has left.
         """
         if offset < self.log.log_start_offset:
             return True
-        return offset < self.log.log_end_offset and self.log.epochs.epoch_for_offset(offset) == epoch
+        known = self.log.epochs.epoch_for_offset(offset)
+        return offset < self.log.log_end_offset and (known == epoch or NO_EPOCH in (known, epoch))
 
 
 class InSync:

@@ -211,6 +211,8 @@ class SimulatedCluster:
         await self._have_logs_read_again(faults)
         self._is_calm.set()
         await self._recover()
+        if watch.done():
+            watch.result()  # it ends with an error only
         watch.cancel()
         check_terms(world)
         check_logs(world, self.plan, self.history, self.nodes, self.places)
