@@ -29,8 +29,12 @@ class _Open(NamedTuple):
         """
         if offset < self.log.log_start_offset:
             return True
-        known = self.log.epochs.epoch_for_offset(offset)
-        return offset < self.log.log_end_offset and (known == epoch or NO_EPOCH in (known, epoch))
+        if offset >= self.log.log_end_offset:
+            return False
+        known, entries = self.log.epochs.epoch_for_offset(offset), self.log.epochs.entries
+        if known == NO_EPOCH:
+            return not entries or entries[0].epoch >= epoch  # they only rise
+        return epoch in (known, NO_EPOCH)
 
 
 class InSync:
