@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
@@ -94,13 +94,35 @@ def make_topic(cluster: Any, name: str, **config: str) -> str:
     return name
 
 
+BETWEEN_LEADERS = (
+    KafkaError._UNKNOWN_PARTITION,  # librdkafka's word for a partition without a leader
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
+"""What librdkafka does not try again by itself when it asks for offsets."""
+
+
+def end_offset(client: Consumer, topic: str, partition: int) -> int:
+    """The partition's end, once somebody leads it. After a fault no answer of one gateway says that all are led: it
+    may be the one that was frozen, and not know yet what it missed.
+    """
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            _, end = client.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() not in BETWEEN_LEADERS or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+            client.list_topics(topic, WAIT_SECONDS)  # it would not ask again by itself who leads
+        else:
+            return end
+
+
 def read_all(bootstrap: str, topic: str) -> list[list[int]]:
     """The values in each partition, in the order of their offsets."""
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "enable.auto.commit": False})
-    ends = {
-        partition: client.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)[1]
-        for partition in range(PARTITIONS)
-    }
+    ends = {partition: end_offset(client, topic, partition) for partition in range(PARTITIONS)}
     client.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     values: list[list[int]] = [[] for _ in range(PARTITIONS)]
     deadline = time.monotonic() + WAIT_SECONDS

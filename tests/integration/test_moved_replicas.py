@@ -15,6 +15,7 @@ from command_line import CommandLine
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_tools import Output, ToolsInOneJvm
 from running_services import LooseCluster, loose_cluster
+from test_kill_and_restart import end_offset
 
 pytestmark = pytest.mark.integration
 
@@ -82,8 +83,7 @@ class Load:
 def read_all(bootstrap: str, topic: str, index: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False})
     try:
-        partition = TopicPartition(topic, index)
-        _, end = consumer.get_watermark_offsets(partition, 20)
+        end = end_offset(consumer, topic, index)
         consumer.assign([TopicPartition(topic, index, 0)])
         found: list[int] = []
         while len(found) < end:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from raw_client import INIT_PRODUCER_ID, METADATA, RawConnection
 from test_kill_and_restart import (
     PARTITIONS,
     WAIT_SECONDS,
     SteadyProducer,
+    end_offset,
     make_topic,
     read_all,
 )
@@ -89,10 +90,7 @@ def consume_and_commit(cluster: Any, topic: str) -> list[int]:
             "enable.auto.commit": False,
         }
     )
-    ends = {
-        partition: group.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)[1]
-        for partition in range(PARTITIONS)
-    }
+    ends = {partition: end_offset(group, topic, partition) for partition in range(PARTITIONS)}
     group.subscribe([topic])
     values, positions = [], dict.fromkeys(range(PARTITIONS), -1)
     while any(
