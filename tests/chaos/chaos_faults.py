@@ -44,6 +44,7 @@ class Faults:
             "reassign": self._reassign,
             "elect leaders": self._elect,
             "empty a node": self._empty,
+            "start other processes": self._start_others,
         }
 
     def do(self, fault: Fault) -> None:
@@ -108,6 +109,12 @@ class Faults:
         for name in self._cluster.programs:
             if name.startswith(fault.target):
                 self._restart(name, signal.SIGTERM, 0.0)
+                self._state.wait_in_sync()
+
+    def _start_others(self, fault: Fault) -> None:
+        for name, program in self._cluster.programs.items():
+            if name.startswith(fault.target):
+                program.start_beside()
                 self._state.wait_in_sync()
 
     def _reassign(self, fault: Fault) -> None:

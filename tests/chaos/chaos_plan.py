@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ KINDS: Final[Mapping[str, str]] = {
     "reassign": "a partition's replicas change their order, or one goes away and comes back",
     "elect leaders": "preferred leaders, after leadership has moved",
     "empty a node": "stopped or killed, and started with nothing in its directory, while the others are in sync",
+    "start other processes": "none of the cluster's: what its pauses are where the machine starts as many as a rolling "
+    "restart does, and nothing else happens",
 }
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
@@ -68,12 +70,12 @@ class Fault:
         return f"{self.kind}:{target} {self.seconds:.2f} s, {self.number}"
 
 
-def make_plan(seed: int, form: str, count: int) -> list[Fault]:
-    """The same faults in the same order for the same seed; fewer of them are its beginning."""
+def make_plan(seed: int, form: str, count: int, of_kinds: Collection[str] = KINDS) -> list[Fault]:
+    """The same faults in the same order for the same seed and kinds; fewer of them are its beginning."""
     chance = random.Random(f"{seed}/{form}")
     faults: list[Fault] = []
     while len(faults) < count:
-        kinds = sorted(KINDS)
+        kinds = sorted(of_kinds)
         chance.shuffle(kinds)
         faults += [_fault(kind, form, chance) for kind in kinds]
     return faults[:count]
@@ -90,6 +92,7 @@ def _fault(kind: str, form: str, chance: random.Random) -> Fault:
         "cut off from controllers": SERVICES[form],
         "break connections": services[:-2] + MEMBERS,
         "rolling restart": PARTS[form],
+        "start other processes": PARTS[form][:-1],
         "kill etcd's leader": ("",),
         "freeze etcd's leader": ("",),
         "kill the active controller": ("",),

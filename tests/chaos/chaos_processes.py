@@ -64,6 +64,12 @@ class Program:
                 f"{self.name} did not end within {STOP_SECONDS_MAX:g} s of {number.name}"
             ) from None
 
+    def start_beside(self) -> None:
+        """Start a process with the same code, a service's, that does nothing and ends by itself."""
+        module = self.command[self.command.index("-m") + 1]
+        code = f"from {module}.__main__ import load; load()"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=START_SECONDS_MAX)
+
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 

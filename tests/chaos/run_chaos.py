@@ -4,6 +4,7 @@
     make chaos ARGS="--faults 50 --seed 7"               one round: the same faults in the same order
     make chaos ARGS="--faults 50 --form separate"        gateways, coordinators and nodes as processes of their own
     make chaos ARGS="--faults 50 --protocol consumer"    groups of KIP-848, else by turns these and classic ones
+    make chaos ARGS="--faults 50 --kind 'rolling restart' --kind 'start other processes'"      none but these
     make chaos ARGS="--faults 1000 --docs"               and what they came to, into docs/durability.md
 
 It exits with 1 when a promise was broken, and says by which command the same faults are done again. Logs, histories and
@@ -18,6 +19,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -25,7 +27,7 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "simulation"), str(HERE.parent / "integration")]
 
-from chaos_plan import FORMS, PROTOCOLS, make_plan  # noqa: E402
+from chaos_plan import FORMS, KINDS, PROTOCOLS, make_plan  # noqa: E402
 from chaos_round import Outcome, run_round  # noqa: E402
 from chaos_table import describe, write_into_page  # noqa: E402
 
@@ -43,20 +45,21 @@ def protocol_of(seed: int) -> str:
     return list(PROTOCOLS)[seed // len(FORMS) % len(PROTOCOLS)]
 
 
-def run_seed(seed: int, form: str, protocol: str, count: int) -> Outcome:
+def run_seed(seed: int, form: str, protocol: str, count: int, kinds: Collection[str] = KINDS) -> Outcome:
     """One round; what it leaves behind is removed where nothing is wrong."""
     folder = FOLDER / f"{form}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
     print(f"seed {seed}, {form}, groups of the {protocol} protocol: {count} faults", flush=True)
     outcome = run_round(
-        *(seed, form, protocol, make_plan(seed, form, count), folder),
+        *(seed, form, protocol, make_plan(seed, form, count, kinds), folder),
         say=lambda line: print(line, flush=True),
     )
     if outcome.violations:
         print(f"\nseed {seed} FAILED")
         for violation in outcome.violations[:20]:
             print(f"  {violation}")
-        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form} --protocol {protocol}"')
+        only = "" if set(kinds) == set(KINDS) else "".join(f" --kind '{kind}'" for kind in kinds)
+        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form} --protocol {protocol}{only}"')
         print(f"  what is left of it: {folder}\n", flush=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,6 +83,7 @@ def main() -> None:
     )
     parser.add_argument("--form", choices=FORMS, help="by itself, rounds take turns")
     parser.add_argument("--protocol", choices=PROTOCOLS, help="of the groups; by itself, rounds take turns")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="of faults; all of them by themselves")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many rounds that fail")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/durability.md")
     options = parser.parse_args()
@@ -88,7 +92,7 @@ def main() -> None:
     while left > 0 and sum(bool(each.violations) for each in outcomes) < options.failures:
         count = min(left, FAULTS_A_ROUND)
         form, protocol = options.form or form_of(seed), options.protocol or protocol_of(seed)
-        outcomes.append(run_seed(seed, form, protocol, count))
+        outcomes.append(run_seed(seed, form, protocol, count, options.kind or KINDS))
         seed, left = seed + 1, left - count
         if options.docs:
             write_into_page(describe(outcomes))

@@ -33,3 +33,5 @@ def test_a_seed_is_the_same_faults_in_the_same_order(form: str) -> None:
     assert make_plan(7, form, FAULTS) == plan[:FAULTS]
     assert make_plan(8, form, 50) != plan
     assert {fault.kind for fault in plan[:FAULTS]} == set(KINDS)
+    few = ["reassign", "rolling restart"]
+    assert {fault.kind for fault in make_plan(7, form, 4, few)} == set(few)
