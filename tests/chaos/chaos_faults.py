@@ -10,7 +10,7 @@ from typing import Final
 
 from chaos_clients import PARTITIONS
 from chaos_cluster import ChaosCluster
-from chaos_plan import Fault
+from chaos_plan import CONTROL, Fault
 from chaos_processes import wait_for
 from chaos_state import ClusterState
 
@@ -44,7 +44,7 @@ class Faults:
             "reassign": self._reassign,
             "elect leaders": self._elect,
             "empty a node": self._empty,
-            "start other processes": self._start_others,
+            CONTROL: self._start_others,
         }
 
     def do(self, fault: Fault) -> None:

@@ -46,9 +46,13 @@ KINDS: Final[Mapping[str, str]] = {
     "reassign": "a partition's replicas change their order, or one goes away and comes back",
     "elect leaders": "preferred leaders, after leadership has moved",
     "empty a node": "stopped or killed, and started with nothing in its directory, while the others are in sync",
-    "start other processes": "none of the cluster's: what its pauses are where the machine starts as many as a rolling "
-    "restart does, and nothing else happens",
 }
+
+CONTROL: Final = "start other processes"
+"""No fault: as many Python processes start and end as in a rolling restart, and none of the cluster's is touched. What
+pauses there are then is the machine's."""
+
+KINDS_AND_CONTROL: Final = (*KINDS, CONTROL)
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "brokers": ("broker", "controller", "etcd"),
@@ -70,15 +74,22 @@ class Fault:
         return f"{self.kind}:{target} {self.seconds:.2f} s, {self.number}"
 
 
-def make_plan(seed: int, form: str, count: int, of_kinds: Collection[str] = KINDS) -> list[Fault]:
-    """The same faults in the same order for the same seed and kinds; fewer of them are its beginning."""
+def make_plan(seed: int, form: str, count: int, of_kinds: Collection[str] = KINDS_AND_CONTROL) -> list[Fault]:
+    """The same faults in the same order for the same seed and kinds; fewer of them are its beginning.
+
+    The control is among them and not counted, unless it is all that is asked for.
+    """
     chance = random.Random(f"{seed}/{form}")
+    counted = set(of_kinds) - {CONTROL} or {CONTROL}
     faults: list[Fault] = []
-    while len(faults) < count:
+    while count > 0:
         kinds = sorted(of_kinds)
         chance.shuffle(kinds)
-        faults += [_fault(kind, form, chance) for kind in kinds]
-    return faults[:count]
+        for fault in [_fault(kind, form, chance) for kind in kinds]:
+            if count > 0:
+                faults.append(fault)
+                count -= fault.kind in counted
+    return faults
 
 
 def _fault(kind: str, form: str, chance: random.Random) -> Fault:
@@ -92,7 +103,7 @@ def _fault(kind: str, form: str, chance: random.Random) -> Fault:
         "cut off from controllers": SERVICES[form],
         "break connections": services[:-2] + MEMBERS,
         "rolling restart": PARTS[form],
-        "start other processes": PARTS[form][:-1],
+        CONTROL: [part for part in PARTS[form] if part != "etcd"],  # which is no Python
         "kill etcd's leader": ("",),
         "freeze etcd's leader": ("",),
         "kill the active controller": ("",),

@@ -17,7 +17,7 @@ from chaos_copies import LibrdkafkaCopiers, ReaderOfCopies
 from chaos_faults import Faults
 from chaos_history import Judge, Recorder
 from chaos_logs import check_copies, check_files
-from chaos_plan import Fault
+from chaos_plan import CONTROL, Fault
 from chaos_processes import wait_for
 from chaos_state import ClusterState
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -68,6 +68,11 @@ class Outcome:
     copied: int = 0
     aborted: int = 0
     errors: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> list[Seen]:
+        """What was seen of each fault: all but the control."""
+        return [each for each in self.seen if each.fault.kind != CONTROL]
 
 
 def run_round(

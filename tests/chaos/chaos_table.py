@@ -6,10 +6,11 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from chaos_plan import KINDS
+from chaos_plan import CONTROL, KINDS
 from chaos_round import Outcome, Seen
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "durability.md"
@@ -29,10 +30,14 @@ def describe(outcomes: Sequence[Outcome]) -> str:
     )
     rows = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|---|---|"]
     seen = [each for outcome in outcomes for each in outcome.seen]
+    faults = [each for outcome in outcomes for each in outcome.faults]
     for kind in KINDS:
-        if found := [each for each in seen if each.fault.kind == kind]:
+        if found := [each for each in faults if each.fault.kind == kind]:
             rows.append(_row(kind, found))
-    rows.append(_row("**all**", seen))
+    if faults:
+        rows.append(_row("**all**", faults))
+    if no_faults := [each for each in seen if each.fault.kind == CONTROL]:
+        rows.append(_row(f"no fault: {CONTROL}", no_faults))
     return "\n".join([_sentence(outcomes), "", *rows])
 
 
@@ -42,8 +47,9 @@ def _sentence(outcomes: Sequence[Outcome]) -> str:
 
     forms = Counter(f"{each.form} with {each.protocol} groups" for each in outcomes)
     clusters = ", ".join(f"{count} {form}" for form, count in sorted(forms.items()))
+    faults = sum(len(each.faults) for each in outcomes)
     return (
-        f"{sum(len(each.seen) for each in outcomes)} faults in {len(outcomes)} clusters ({clusters}): "
+        f"{datetime.now(UTC):%Y-%m-%d}: {faults} faults in {len(outcomes)} clusters ({clusters}): "
         f"{total('acknowledged')} records acknowledged, {total('read')} read, {total('latest_offsets')} looks at high "
         f"watermarks and {total('committed_offsets')} at committed offsets, {total('copied')} copied in transactions, "
         f"{total('aborted')} copies aborted; "

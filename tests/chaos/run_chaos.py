@@ -4,7 +4,8 @@
     make chaos ARGS="--faults 50 --seed 7"               one round: the same faults in the same order
     make chaos ARGS="--faults 50 --form separate"        gateways, coordinators and nodes as processes of their own
     make chaos ARGS="--faults 50 --protocol consumer"    groups of KIP-848, else by turns these and classic ones
-    make chaos ARGS="--faults 50 --kind 'rolling restart' --kind 'start other processes'"      none but these
+    make chaos ARGS="--faults 50 --kind 'rolling restart' --kind 'start other processes'"
+                                                         none but these
     make chaos ARGS="--faults 1000 --docs"               and what they came to, into docs/durability.md
 
 It exits with 1 when a promise was broken, and says by which command the same faults are done again. Logs, histories and
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import signal
 import sys
@@ -27,7 +29,7 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "simulation"), str(HERE.parent / "integration")]
 
-from chaos_plan import FORMS, KINDS, PROTOCOLS, make_plan  # noqa: E402
+from chaos_plan import FORMS, KINDS_AND_CONTROL, PROTOCOLS, make_plan  # noqa: E402
 from chaos_round import Outcome, run_round  # noqa: E402
 from chaos_table import describe, write_into_page  # noqa: E402
 
@@ -45,7 +47,18 @@ def protocol_of(seed: int) -> str:
     return list(PROTOCOLS)[seed // len(FORMS) % len(PROTOCOLS)]
 
 
-def run_seed(seed: int, form: str, protocol: str, count: int, kinds: Collection[str] = KINDS) -> Outcome:
+def command(seed: int, form: str, protocol: str, count: int, kinds: Collection[str]) -> str:
+    """What does the same faults again, as a shell takes it."""
+    is_of_all = set(kinds) == set(KINDS_AND_CONTROL)
+    # Neither sort of quote is free: the argument is in one, and make hands what is in it to another shell.
+    of_kinds = [] if is_of_all else [" --kind " + re.sub(r"([ '])", r"\\\1", kind) for kind in kinds]
+    options = f"--faults {count} --seed {seed} --form {form} --protocol {protocol}{''.join(of_kinds)}"
+    return f'make chaos ARGS="{options}"'
+
+
+def run_seed(
+    seed: int, form: str, protocol: str, count: int, kinds: Collection[str] = KINDS_AND_CONTROL
+) -> Outcome:
     """One round; what it leaves behind is removed where nothing is wrong."""
     folder = FOLDER / f"{form}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -58,8 +71,7 @@ def run_seed(seed: int, form: str, protocol: str, count: int, kinds: Collection[
         print(f"\nseed {seed} FAILED")
         for violation in outcome.violations[:20]:
             print(f"  {violation}")
-        only = "" if set(kinds) == set(KINDS) else "".join(f" --kind '{kind}'" for kind in kinds)
-        print(f'  make chaos ARGS="--faults {count} --seed {seed} --form {form} --protocol {protocol}{only}"')
+        print(f"  {command(seed, form, protocol, count, kinds)}")
         print(f"  what is left of it: {folder}\n", flush=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
@@ -83,16 +95,23 @@ def main() -> None:
     )
     parser.add_argument("--form", choices=FORMS, help="by itself, rounds take turns")
     parser.add_argument("--protocol", choices=PROTOCOLS, help="of the groups; by itself, rounds take turns")
-    parser.add_argument("--kind", choices=KINDS, action="append", help="of faults; all of them by themselves")
+    parser.add_argument(
+        "--kind",
+        choices=KINDS_AND_CONTROL,
+        action="append",
+        help="only faults of this kind, and of others named so",
+    )
     parser.add_argument("--failures", type=int, default=3, help="stop after so many rounds that fail")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/durability.md")
     options = parser.parse_args()
+    if options.docs and options.kind:
+        parser.error("the table in docs/durability.md is of all kinds: --docs goes without --kind")
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     began, left, outcomes = time.monotonic(), options.faults, []
     while left > 0 and sum(bool(each.violations) for each in outcomes) < options.failures:
         count = min(left, FAULTS_A_ROUND)
         form, protocol = options.form or form_of(seed), options.protocol or protocol_of(seed)
-        outcomes.append(run_seed(seed, form, protocol, count, options.kind or KINDS))
+        outcomes.append(run_seed(seed, form, protocol, count, options.kind or KINDS_AND_CONTROL))
         seed, left = seed + 1, left - count
         if options.docs:
             write_into_page(describe(outcomes))

@@ -23,6 +23,7 @@ BATCHES: Final = 4
 """Of a producer in each partition. One whose batches were all acknowledged is followed by one that nobody knows."""
 
 TOLD: Final = frozenset({ErrorCode.none, NOT_LEADER, OUT_OF_ORDER, *FAILURES})
+"""What a client may be told; anything else is a fault."""
 
 
 class Producer:

@@ -34,16 +34,16 @@ FAILURES: Final = (
 NODES: Final = range(1, 5)
 """So many that there is one, as a rule, that has never heard of a producer, nor refused anything of it."""
 
-REFUSED_BY_LEADER: Final = 0.1
+REFUSED_BY_LEADER_PROBABILITY: Final = 0.1
 """Of what comes to a leader: it does not know yet that it leads."""
 
-FAILED: Final = (0.1, 0.5, 0.5)
+FAILURE_PROBABILITIES: Final = (0.1, 0.5, 0.5)
 """Of what its log could take: few under one seed, many under another."""
 
-REPLICATED_LATE: Final = 0.15
+REPLICATED_LATE_PROBABILITY: Final = 0.15
 """Of what was taken: its client is told that its time was over."""
 
-UNLED: Final = 0.1
+UNLED_PROBABILITY: Final = 0.1
 """Of the partitions whose leaders the gateway hears of."""
 
 Lane = tuple[int, int]
@@ -140,7 +140,7 @@ class Nodes:
         self.logs: defaultdict[Lane, Log] = defaultdict(Log)
         self._nodes = [Node(number) for number in NODES]
         self._leaders = [self._nodes[0]] * partitions
-        self._failed = chance.choice(FAILED)
+        self._failure_probability = chance.choice(FAILURE_PROBABILITIES)
         self._is_healed = False
         for node in self._nodes:
             stream = run.gateway.node(node.number).appends
@@ -151,7 +151,7 @@ class Nodes:
 
     def be_heard_of(self) -> None:
         """The gateway hears who leads by now, or that nobody does."""
-        heard = [-1 if self._happens(UNLED) else leader.number for leader in self._leaders]
+        heard = [-1 if self._happens(UNLED_PROBABILITY) else leader.number for leader in self._leaders]
         leads(self._run, *heard)
         self._trace.note(f"  the gateway hears that {heard} lead")
 
@@ -278,17 +278,17 @@ class Nodes:
             return NOT_LEADER
         if is_behind_refused and not is_known:
             return OUT_OF_ORDER
-        if self._happens(REFUSED_BY_LEADER):
+        if self._happens(REFUSED_BY_LEADER_PROBABILITY):
             return NOT_LEADER
         if sequence > log.end + 1 if is_known else node.has_refused_before(lane, sequence):
             return OUT_OF_ORDER
-        if sequence > log.end and self._happens(self._failed):
+        if sequence > log.end and self._happens(self._failure_probability):
             return self._chance.choice(FAILURES)
         return ErrorCode.none
 
     def _answer(self, node: Node, append: Append) -> None:
         for place, batch in enumerate(append.batches):
-            if append.codes[place] is ErrorCode.none and self._happens(REPLICATED_LATE):
+            if append.codes[place] is ErrorCode.none and self._happens(REPLICATED_LATE_PROBABILITY):
                 append.codes[place] = ErrorCode.request_timed_out
             elif append.codes[place] is ErrorCode.none:
                 log = self.logs[batch.lane]
