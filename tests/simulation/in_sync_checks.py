@@ -25,7 +25,8 @@ class _Open(NamedTuple):
         """Whether the record at `offset` is there that was written under `epoch`, and so all before it; or was
         deleted.
 
-        After a power loss epochs are known from the first record on that compaction has left.
+        After a power loss epochs are known from the first record on that compaction has left: a log that knows none for
+        `offset` may still have it, unless its first one is older than `epoch`; NO_EPOCH is one that nobody knows.
         """
         if offset < self.log.log_start_offset:
             return True

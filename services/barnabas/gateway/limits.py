@@ -116,9 +116,13 @@ SENDING_AWAY_SECONDS: Final = 0.3
 """How long a gateway that stops waits before it ends all connections that are left, from when it tells producers to ask
 where to go: most send their next request within it, and have gone or have their answer."""
 
+RETRY_PAUSE_SECONDS_MIN: Final = 0.08
+"""After which a client may send again what was refused: retry.backoff.ms, 100 ms with most, less the fifth by which
+Java's client varies it."""
+
 TELLING_SECONDS: Final = 0.05
 """How long it goes on telling each of them once the first refusal has left: until what its client has sent already is
-refused as well, and less than until it is sent again (retry.backoff.ms: 100 ms with most)."""
+refused as well, and less than until it is sent again."""
 
 GOING_SECONDS: Final = 0.03
 """How long after it has asked, and the first refusal has left, a client that goes by itself (librdkafka's) has gone.
@@ -275,5 +279,7 @@ assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
     "what is to be sent on is held back by a gap until it is given up"
 )
 assert TELLING_SECONDS <= SENDING_AWAY_SECONDS
-assert max(TELLING_SECONDS, GOING_SECONDS + QUIET_LOOK_SECONDS) < 0.08, "Java's pause may be a fifth shorter"
+assert max(TELLING_SECONDS, GOING_SECONDS + QUIET_LOOK_SECONDS) < RETRY_PAUSE_SECONDS_MIN, (
+    "what was refused is sent again while it is still refused, or before its connection has ended"
+)
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -16,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 
 class RequestTimes:
-    """Plain numbers of one request; times are those of time.perf_counter, in seconds."""
+    """Plain numbers of one request; times are those of time.perf_counter, in seconds, but for `left_at`."""
 
     __slots__ = (
         "answered",
@@ -38,7 +38,8 @@ class RequestTimes:
         self.answered = 0.0
         """0 until the request has an answer, or is done and gets none."""
         self.left_at: float | None = None
-        """When the answer was handed to the socket, after those of the requests before; by the event loop's time."""
+        """When the answer was handed to the socket, after those of the requests before, or would have been where there
+        is none to send; by the event loop's time."""
         self.local_seconds = 0.0
         self.waited_ms = 0
         """What a request has waited already of the time that its client allows, when it takes the general way late."""

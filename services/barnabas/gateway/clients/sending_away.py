@@ -25,7 +25,7 @@ class SendingAway:
     def __init__(self) -> None:
         self._begun_at: float | None = None
         self._telling_until: dict[int, float] = {}
-        """At most: who hears before that is told for a moment from then on."""
+        """At the latest: who has been sent its first refusal before that is told for TELLING_SECONDS from then on."""
         self._told: dict[int, tuple[Who, RequestTimes]] = {}
         """The times are those of the first request of which records were refused."""
         self._asked_at: dict[Who, float] = {}
