@@ -141,6 +141,25 @@ def test_what_was_acknowledged_outlives_the_disk_of_the_last_leader(make_cluster
     assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
 
 
+def test_what_all_three_had_outlives_the_disks_of_two(make_cluster: Callable[..., Any]) -> None:
+    cluster = make_cluster(nodes=NODES)
+    topic = make_replicated(cluster, "outliving")
+    wait_until_in_sync(cluster, topic)
+    with SteadyProducer(cluster.bootstrap, topic, **SETTINGS) as producer:
+        producer.wait_for_more(300)
+    wait_until_in_sync(cluster, topic)
+    lost = range(2, NODES + 1)
+    for node in lost:
+        cluster.stop_service(f"broker-{node}", kill=True)
+    for node in lost:
+        shutil.rmtree(cluster.data_dir / f"node-{node}")
+    with ThreadPoolExecutor(NODES) as pool:  # a start returns when all of them are ready
+        for _ in pool.map(lambda node: cluster.start_service(f"broker-{node}"), lost):
+            pass
+    wait_until_in_sync(cluster, topic)
+    assert_exactly_once(producer, read_all(cluster.bootstrap, topic))
+
+
 def test_a_node_without_a_partition_that_it_led_does_not_lead_it_after_a_stop(
     make_cluster: Callable[..., Any],
 ) -> None:
