@@ -65,10 +65,15 @@ class Program:
             ) from None
 
     def start_beside(self) -> None:
-        """Start a process with the same code, a service's, that does nothing and ends by itself."""
+        """Start a process with the same code, a service's, that does nothing and ends by itself. Raises TimeoutError
+        where it does not.
+        """
         module = self.command[self.command.index("-m") + 1]
         code = f"from {module}.__main__ import load; load()"
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=START_SECONDS_MAX)
+        try:
+            subprocess.run([sys.executable, "-c", code], check=True, timeout=START_SECONDS_MAX)
+        except subprocess.SubprocessError as error:
+            raise TimeoutError(f"a process beside {self.name} did not end well: {error}") from None
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)

@@ -50,6 +50,8 @@ def test_a_plan_may_be_of_some_kinds() -> None:
 def test_the_command_that_does_the_same_faults_again_is_one_in_a_shell(kind: str, tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("chaos:\n\t@printf '%s\\n' $(ARGS)\n")
     told = command(7, "brokers", "classic", 3, [kind])
-    said = subprocess.run(["sh", "-c", told], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ["bash", "-c", told], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
     assert said.splitlines()[-2:] == ["--kind", kind]
     assert "--kind" not in command(7, "brokers", "classic", 3, list(KINDS_AND_CONTROL))

@@ -102,19 +102,19 @@ BETWEEN_LEADERS = (
 """What librdkafka does not try again by itself when it asks for offsets."""
 
 
-def end_offset(client: Consumer, topic: str, partition: int) -> int:
+def end_offset(client: Consumer, topic: str, partition: int, seconds_max: float = WAIT_SECONDS) -> int:
     """The partition's end, once somebody leads it. After a fault no answer of one gateway says that all are led: it
     may be the one that was frozen, and not know yet what it missed.
     """
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + seconds_max
     while True:
         try:
-            _, end = client.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)
+            _, end = client.get_watermark_offsets(TopicPartition(topic, partition), seconds_max)
         except KafkaException as error:
             if error.args[0].code() not in BETWEEN_LEADERS or time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-            client.list_topics(topic, WAIT_SECONDS)  # it would not ask again by itself who leads
+            client.list_topics(topic, seconds_max)  # it would not ask again by itself who leads
         else:
             return end
 

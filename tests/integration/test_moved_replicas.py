@@ -83,7 +83,7 @@ class Load:
 def read_all(bootstrap: str, topic: str, index: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False})
     try:
-        end = end_offset(consumer, topic, index)
+        end = end_offset(consumer, topic, index, 20)
         consumer.assign([TopicPartition(topic, index, 0)])
         found: list[int] = []
         while len(found) < end:

@@ -25,17 +25,19 @@ class _Open(NamedTuple):
         """Whether the record at `offset` is there that was written under `epoch`, and so all before it; or was
         deleted.
 
-        After a power loss epochs are known from the first record on that compaction has left: a log that knows none for
-        `offset` may still have it, unless its first one is older than `epoch`; NO_EPOCH is one that nobody knows.
+        After a power loss a compacted log knows epochs from the first record on that is left: it may have one of which
+        it knows none, unless its first epoch is older than `epoch`; NO_EPOCH is one that nobody knows.
         """
         if offset < self.log.log_start_offset:
             return True
         if offset >= self.log.log_end_offset:
             return False
         known, entries = self.log.epochs.epoch_for_offset(offset), self.log.epochs.entries
+        if known == epoch or not self.log.config.is_compacted:
+            return known == epoch
         if known == NO_EPOCH:
             return not entries or entries[0].epoch >= epoch  # they only rise
-        return epoch in (known, NO_EPOCH)
+        return epoch == NO_EPOCH
 
 
 class InSync:

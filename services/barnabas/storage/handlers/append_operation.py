@@ -45,7 +45,8 @@ log = get_logger("storage.append")
 
 _TOLD_TO_PRODUCERS: Final = frozenset({ErrorCode.out_of_order_sequence_number})
 _TOLD_TO_OWNERS: Final = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_enough_replicas})
-"""What only a leader that nobody can have deposed says, to clients and to coordinators."""
+"""What only a leader says that the controller cannot have given up as silent, to clients and to coordinators. Others
+may lead for another reason, of which this one has heard nothing for IN_TOUCH_SECONDS_MAX at most."""
 
 Answer = Callable[[AppendResult], None]
 

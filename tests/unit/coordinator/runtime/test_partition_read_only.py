@@ -140,6 +140,23 @@ async def test_what_the_log_s_leader_says_of_who_owns_it_counts_for_a_moment(log
         assert await node.fetch() == 5
 
 
+async def test_offsets_are_told_for_as_long_as_the_disk_is_full(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.coordinator.limits.APPEND_RETRY_MS_MIN", 50)
+    monkeypatch.setattr("barnabas.coordinator.limits.APPEND_RETRY_MS_MAX", 1_000)
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        log.fail_with = ErrorCode.kafka_storage_error
+        assert await node.commit(6) is REFUSED
+        with jumping_time():
+            for _ in range(20):
+                await asyncio.sleep(0.3)
+                assert await node.fetch() == 5
+
+
 async def test_a_refusal_that_was_read_after_a_freeze_is_no_news(log: LogInMemory) -> None:
     """The log's leader refused at once; meanwhile another one has taken over, and committed."""
     frozen, other = Node("a", log), Node("b", log)
@@ -169,22 +186,20 @@ async def test_a_refusal_that_was_read_after_a_freeze_is_no_news(log: LogInMemor
 
 async def test_a_refusal_from_before_a_load_that_landed_is_no_news(log: LogInMemory) -> None:
     """The log takes writes since, and so of another one, too."""
-    former, node, other = (Node(name, log) for name in "abc")
-    former.see("a")
+    former, node = Node("z", log), Node("a", log, impatient())
+    former.see("z")
     async with running(former):
         assert await former.commit(5) is ErrorCode.none
     log.epochs[0], log.fail_with = 1, ErrorCode.not_enough_replicas
-    node.see("b", 1)
+    node.see("a", 1)
     async with running(node):
-        assert node.state() is READ_ONLY
+        assert (node.state(), await node.fetch()) == (READ_ONLY, 5)
         log.fail_with = None
         await until_writing(node)
-        log.epochs[0] = 2
-        other.see("c", 2)
-        async with running(other):
-            await until_writing(other)
-            assert await other.commit(9) is ErrorCode.none
-        assert await node.fetch() is ErrorCode.not_coordinator
+        log.gate = asyncio.Event()
+        assert await node.commit(7) is REFUSED
+        assert (node.state(), await node.fetch()) == (READ_ONLY, REFUSED)
+        log.gate.set()
 
 
 async def test_a_refusal_from_before_a_write_that_landed_is_no_news(log: LogInMemory) -> None:

@@ -68,6 +68,28 @@ async def test_behind_several() -> None:
     assert sends.settle(3) == [0, 1]
 
 
+async def test_what_was_handed_over_before_an_earlier_one_was_sent_on_is_behind_that() -> None:
+    sends = Sends()
+    for order in (1, 2, 3):
+        sends.add(order, P)
+    assert sends.settle(1) == []
+    sends.add(1, P)  # it was refused, and is sent on in its place
+    sends.fail(1, P)
+    assert (sends.settle(2), sends.settle(3)) == ([0], [0])
+
+
+async def test_what_is_behind_a_failed_one_is_not_forgotten_with_others() -> None:
+    sends = Sends()
+    sends.add(1, P)
+    sends.add(2, P)
+    sends.fail(1, P)
+    for order in range(3, 200):
+        another = PartitionAppend(topic_id=b"t" * 16, partition=order)
+        sends.add(order, another)
+        sends.fail(order, another)
+    assert sends.settle(2) == [0]
+
+
 async def test_a_later_one_that_fails_as_well_lets_nothing_pass_that_is_behind_the_first() -> None:
     sends = Sends()
     for order in (1, 2, 3):
