@@ -69,9 +69,14 @@ class Program:
         where it does not.
         """
         module = self.command[self.command.index("-m") + 1]
-        code = f"from {module}.__main__ import load; load()"
+        code = (
+            "from barnabas.kernel.service import prepare_imports; prepare_imports()\n"
+            f"from {module}.__main__ import load; load()"
+        )
         try:
-            subprocess.run([sys.executable, "-c", code], check=True, timeout=START_SECONDS_MAX)
+            subprocess.run(
+                [sys.executable, "-c", code], stdin=subprocess.DEVNULL, check=True, timeout=START_SECONDS_MAX
+            )
         except subprocess.SubprocessError as error:
             raise TimeoutError(f"a process beside {self.name} did not end well: {error}") from None
 

@@ -49,7 +49,7 @@ def protocol_of(seed: int) -> str:
 
 def command(seed: int, form: str, protocol: str, count: int, kinds: Collection[str]) -> str:
     """What does the same faults again, as a shell takes it."""
-    is_of_all = set(kinds) == set(KINDS_AND_CONTROL)
+    is_of_all = sorted(kinds) == sorted(KINDS_AND_CONTROL)
     # Neither sort of quote is free: the argument is in one, and make hands what is in it to another shell.
     of_kinds = [] if is_of_all else [" --kind " + re.sub(r"([ '])", r"\\\1", kind) for kind in kinds]
     options = f"--faults {count} --seed {seed} --form {form} --protocol {protocol}{''.join(of_kinds)}"
@@ -111,7 +111,9 @@ def main() -> None:
     while left > 0 and sum(bool(each.violations) for each in outcomes) < options.failures:
         count = min(left, FAULTS_A_ROUND)
         form, protocol = options.form or form_of(seed), options.protocol or protocol_of(seed)
-        outcomes.append(run_seed(seed, form, protocol, count, options.kind or KINDS_AND_CONTROL))
+        outcomes.append(
+            run_seed(seed, form, protocol, count, list(dict.fromkeys(options.kind or KINDS_AND_CONTROL)))
+        )
         seed, left = seed + 1, left - count
         if options.docs:
             write_into_page(describe(outcomes))

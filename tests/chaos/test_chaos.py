@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -46,12 +48,18 @@ def test_a_plan_may_be_of_some_kinds() -> None:
     assert [fault.kind for fault in make_plan(7, "brokers", 3, [CONTROL])] == [CONTROL] * 3
 
 
-@pytest.mark.parametrize("kind", KINDS_AND_CONTROL)
-def test_the_command_that_does_the_same_faults_again_is_one_in_a_shell(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kinds", [*((kind,) for kind in KINDS_AND_CONTROL), ("reassign", "kill etcd's leader")]
+)
+def test_the_command_that_does_the_same_faults_again_is_one_in_a_shell(
+    kinds: Sequence[str], tmp_path: Path
+) -> None:
     (tmp_path / "Makefile").write_text("chaos:\n\t@printf '%s\\n' $(ARGS)\n")
-    told = command(7, "brokers", "classic", 3, [kind])
-    said = subprocess.run(
-        ["bash", "-c", told], cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout
-    assert said.splitlines()[-2:] == ["--kind", kind]
-    assert "--kind" not in command(7, "brokers", "classic", 3, list(KINDS_AND_CONTROL))
+    apart = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    told = ["bash", "-c", command(7, "brokers", "classic", 3, kinds)]
+    said = subprocess.run(told, cwd=tmp_path, env=apart, check=True, capture_output=True, text=True).stdout
+    assert said.splitlines()[-2 * len(kinds) :] == [word for kind in kinds for word in ("--kind", kind)]
+
+
+def test_the_command_names_no_kinds_where_all_were_done() -> None:
+    assert "--kind" not in command(7, "brokers", "classic", 3, KINDS_AND_CONTROL)

@@ -25,8 +25,8 @@ class _Open(NamedTuple):
         """Whether the record at `offset` is there that was written under `epoch`, and so all before it; or was
         deleted.
 
-        After a power loss a compacted log knows epochs from the first record on that is left: it may have one of which
-        it knows none, unless its first epoch is older than `epoch`; NO_EPOCH is one that nobody knows.
+        A compacted log, where it was read anew or copied, knows none of the epochs whose records are all gone: what it
+        has of `epoch` may be between an older and a later one. NO_EPOCH is one that nobody knows.
         """
         if offset < self.log.log_start_offset:
             return True
@@ -35,9 +35,10 @@ class _Open(NamedTuple):
         known, entries = self.log.epochs.epoch_for_offset(offset), self.log.epochs.entries
         if known == epoch or not self.log.config.is_compacted:
             return known == epoch
-        if known == NO_EPOCH:
-            return not entries or entries[0].epoch >= epoch  # they only rise
-        return epoch == NO_EPOCH
+        if epoch == NO_EPOCH or not entries:
+            return True
+        later = next((entry.epoch for entry in entries if entry.start_offset > offset), NO_EPOCH)
+        return known < epoch <= later
 
 
 class InSync:

@@ -360,7 +360,7 @@ BY_DESIGN: Final = (
         "transaction, writes twice. One to which the log's leader has refused a write in the last two seconds, for "
         "want of room or replicas, which it says to the owner alone, tells whoever does not ask for stable ones "
         "(require_stable, as Java's consumers do) of those that are there, if all are that he names; a leader that is "
-        "cut off while another one follows it may say so for 2.25 s more. Otherwise, while "
+        "cut off while another one follows it may refuse so for 2.25 s more. Otherwise, while "
         "the log takes no writes, the code is COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: Java's newer "
         "consumer, after default.api.timeout.ms, throws TimeoutException from poll().",
     ),

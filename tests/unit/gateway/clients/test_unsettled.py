@@ -83,7 +83,8 @@ async def test_what_is_behind_a_failed_one_is_not_forgotten_with_others() -> Non
     sends.add(1, P)
     sends.add(2, P)
     sends.fail(1, P)
-    for order in range(3, 200):
+    sends.add(3, Q)
+    for order in range(4, 200):
         another = PartitionAppend(topic_id=b"t" * 16, partition=order)
         sends.add(order, another)
         sends.fail(order, another)
