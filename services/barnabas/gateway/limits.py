@@ -125,8 +125,8 @@ TELLING_SECONDS: Final = 0.05
 refused as well, and less than until it is sent again."""
 
 GOING_SECONDS: Final = 0.03
-"""How long after it has asked, and the first refusal has left, a client that goes by itself (librdkafka's) has gone.
-The connections of who has not are ended then: before what was refused is sent again."""
+"""How long after it has asked, and the first refusal has left, a client that goes by itself has gone. The connections
+of who has not are ended then (but for librdkafka's): before what was refused is sent again."""
 
 QUIET_LOOK_SECONDS: Final = 0.01
 """How often a gateway that sends its clients away looks for such connections."""

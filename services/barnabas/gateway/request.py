@@ -37,6 +37,13 @@ class Software:
     name: str = "unknown"
     version: str = "unknown"
 
+    @property
+    def is_librdkafka(self) -> bool:
+        """Whether it is librdkafka, or built on it: that says so in its name or its version, or is Confluent's."""
+        return any("rdkafka" in text for text in (self.name, self.version)) or self.name.startswith(
+            "confluent-kafka-"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Client:

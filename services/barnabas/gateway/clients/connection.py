@@ -178,9 +178,9 @@ class Connection(asyncio.Protocol):
     # --- what the gateway calls
 
     @property
-    def connection_id(self) -> int:
-        """What tells it from all other connections of this gateway."""
-        return self._client.connection_id
+    def client(self) -> Client:
+        """Who is at the other end."""
+        return self._client
 
     @property
     def is_idle(self) -> bool:

@@ -2,7 +2,8 @@
 
 Who loses a connection without that comes back to where it was, or finds nobody there; and librdkafka tries the place
 that it is told next only after a pause, as it has just tried another. Who is told first goes there at once. Java's
-client asks as well, but stays as long as it has its connection.
+client asks as well, but stays as long as it has its connection: it asks once for all that it has, some of which may
+hear of it only later.
 
 A client may hear of it late, as answers leave in the order of the requests. So each moment counts from when the answer
 that tells it has left.
@@ -60,13 +61,15 @@ class SendingAway:
         self._told.setdefault(connection_id, (who, times))
 
     def on_asked(self, who: Who) -> None:
-        """The client asks where to go; since this has begun it hears of other gateways."""
+        """The client asks where to go; since this has begun it hears of other gateways. The first time counts: it may
+        ask again and again.
+        """
         if self.has_begun:
             self._asked_at.setdefault(who, _now())
 
     def has_had_time_to_go(self, connection_id: int) -> bool:
         """Whether the connection's client has heard, and has asked (or another one of that name), and would have gone
-        by now if it went by itself.
+        by now if it went by itself as most do.
         """
         heard_at = self._heard_at(connection_id)
         if heard_at is None:

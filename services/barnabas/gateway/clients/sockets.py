@@ -205,7 +205,7 @@ class Sockets:
 
     def _on_lost(self, connection: Connection, listener: Listener) -> None:
         self._connections.pop(connection, None)
-        self._parts.fetch_sessions.close_of_connection(connection.connection_id)
+        self._parts.fetch_sessions.close_of_connection(connection.client.connection_id)
         if not self._connections:
             self._all_lost.set()
         self._connection_metrics.on_closed(listener.name)
@@ -252,9 +252,10 @@ class Sockets:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
         First producers are told to ask where to go, and the connections of who has asked are ended a moment later, once
-        nothing is under way on them. Then those to one port after the other are, so that few clients have lost all of
-        them at once: librdkafka forgets what it knows then, and begins anew, for up to two seconds. Who did not ask,
-        and comes back to a port that clients are told of no more, is served and learns where to go.
+        nothing is under way on them, but for librdkafka's. Then those to one port after the other are, so that few
+        clients have lost all of them at once: librdkafka forgets what it knows then, and begins anew, for up to two
+        seconds. Who did not ask, and comes back to a port that clients are told of no more, is served and learns where
+        to go.
         """
         self._parts.patience.end()
         parts, positions = self._parts, sorted(set(self._connections.values()))
@@ -287,12 +288,14 @@ class Sockets:
         A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
         loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
 
-        One that goes by itself is left to do so: librdkafka, where it has this connection and no other one yet, begins
-        anew when it loses it.
+        Librdkafka's are not among them: it goes by itself, and where it has this connection and no other one yet, it
+        would begin anew if it lost it. Whether it has gone nobody sees here, as others may have asked under its name.
         """
         away, loop, left = self._parts.sending_away, asyncio.get_running_loop(), []
         for connection in connections:
-            if away.has_had_time_to_go(connection.connection_id) and _is_quiet(connection):
+            if connection.client.software.is_librdkafka:
+                continue
+            if away.has_had_time_to_go(connection.client.connection_id) and _is_quiet(connection):
                 connection.drain()
             else:
                 left.append(connection)
