@@ -128,8 +128,18 @@ GOING_SECONDS: Final = 0.03
 """How long after it has asked, and the first refusal has left, a client that goes by itself has gone. The connections
 of who has not are ended then (but for librdkafka's): before what was refused is sent again."""
 
-QUIET_LOOK_SECONDS: Final = 0.01
-"""How often a gateway that sends its clients away looks for such connections."""
+THROTTLE_SECONDS: Final = 0.06
+"""For how long Java's client is asked to send nothing on a connection, which is to be ended meanwhile. Little longer
+than it waits before it connects again (reconnect.backoff.ms): where only the port changes, the throttle goes on."""
+
+SILENT_SECONDS: Final = 0.012
+"""How long after the answer that asks it to has left a client's last requests have come."""
+
+ASKING_SECONDS: Final = 0.03
+"""How long after one of its connections was ended a client has asked where to go."""
+
+QUIET_LOOK_SECONDS: Final = 0.005
+"""How often a gateway that sends its clients away looks for connections that it can end."""
 
 LEAVING_SECONDS_MAX: Final = 0.5
 """How long a gateway that stops waits until the metadata show it no more; a few hundredths of a second, as a rule."""
@@ -281,5 +291,8 @@ assert RESEND_SECONDS_MAX <= SEQUENCE_GAP_SECONDS, (
 assert TELLING_SECONDS <= SENDING_AWAY_SECONDS
 assert max(TELLING_SECONDS, GOING_SECONDS + QUIET_LOOK_SECONDS) < RETRY_PAUSE_SECONDS_MIN, (
     "what was refused is sent again while it is still refused, or before its connection has ended"
+)
+assert SILENT_SECONDS + QUIET_LOOK_SECONDS < THROTTLE_SECONDS, (
+    "a client that is throttled sends again before it is ended"
 )
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -12,6 +12,7 @@ from barnabas.gateway.clients.fetch_sessions import FetchSessions
 from barnabas.gateway.clients.lately_fenced import LatelyFenced
 from barnabas.gateway.clients.own_gateways import OwnGateways
 from barnabas.gateway.clients.sending_away import SendingAway
+from barnabas.gateway.clients.throttling import Throttling
 from barnabas.gateway.clients.unread_answers import UnreadAnswers
 from barnabas.gateway.config import GatewayConfig
 from barnabas.gateway.inside.links import Links
@@ -48,6 +49,7 @@ class GatewayParts:
     gathering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the one request that gathers much from other services."""
     sending_away: SendingAway = field(default_factory=SendingAway)
+    throttling: Throttling = field(default_factory=Throttling)
     patience: Patience = field(default_factory=Patience)
 
     @property

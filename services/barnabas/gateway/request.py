@@ -38,6 +38,11 @@ class Software:
     version: str = "unknown"
 
     @property
+    def is_java(self) -> bool:
+        """Whether it is the client of Apache Kafka itself."""
+        return self.name == "apache-kafka-java"
+
+    @property
     def is_librdkafka(self) -> bool:
         """Whether it is librdkafka, or built on it: that says so in its name or its version, or is Confluent's."""
         return any("rdkafka" in text for text in (self.name, self.version)) or self.name.startswith(

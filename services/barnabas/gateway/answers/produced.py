@@ -92,16 +92,18 @@ class Produced:
         leads = current_leader(image, name_or_id, partition)
         return None if leads is None else (self._request.shown_leader(image, leads[0]), leads[1])
 
-    def encode(self) -> bytes:
+    def encode(self, throttle_time_ms: int) -> bytes:
         """The whole answer, once every place has its result."""
-        return encode_produced(self._request, self._results)
+        return encode_produced(self._request, self._results, throttle_time_ms)
 
 
 def _unwritten(partition: int, code: ErrorCode, message: str = "") -> ProducedPartition:
     return ProducedPartition(partition, code, -1, -1, -1, message or None)
 
 
-def encode_produced(request: Request, results: Mapping[Place, ProducedPartition]) -> bytes:
+def encode_produced(
+    request: Request, results: Mapping[Place, ProducedPartition], throttle_time_ms: int = 0
+) -> bytes:
     """The whole answer. As in Kafka, a topic that is named twice is in it once, one without partitions not at all."""
     by_id = request.version >= TOPIC_ID_FROM
     topics: dict[str | bytes, list[ProducedPartition]] = {}
@@ -110,7 +112,11 @@ def encode_produced(request: Request, results: Mapping[Place, ProducedPartition]
         for partition_index in range(len(topic.partition_data)):
             topics.setdefault(key, []).append(results[topic_index, partition_index])
     return encode_produce_response(
-        request.version, request.header.correlation_id, list(topics.items()), _endpoints(request, results)
+        request.version,
+        request.header.correlation_id,
+        list(topics.items()),
+        _endpoints(request, results),
+        throttle_time_ms,
     )
 
 

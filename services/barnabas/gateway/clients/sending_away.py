@@ -1,9 +1,9 @@
 """Whom a gateway that is about to stop tells to ask where to go, by refusing what they send for a moment.
 
 Who loses a connection without that comes back to where it was, or finds nobody there; and librdkafka tries the place
-that it is told next only after a pause, as it has just tried another. Who is told first goes there at once. Java's
-client asks as well, but stays as long as it has its connection: it asks once for all that it has, some of which may
-hear of it only later.
+that it is told next only after a pause, as it has just tried another. Who is told first goes there at once. Some
+clients ask as well, but stay as long as they have their connection: they ask once for all that they have, some of which
+may hear of it only later. For Java's see `throttling` too.
 
 A client may hear of it late, as answers leave in the order of the requests. So each moment counts from when the answer
 that tells it has left.

@@ -251,11 +251,11 @@ class Sockets:
     async def send_away(self) -> None:
         """Have clients come again at other gateways, where there are any, before this one closes.
 
-        First producers are told to ask where to go, and the connections of who has asked are ended a moment later, once
-        nothing is under way on them, but for librdkafka's. Then those to one port after the other are, so that few
-        clients have lost all of them at once: librdkafka forgets what it knows then, and begins anew, for up to two
-        seconds. Who did not ask, and comes back to a port that clients are told of no more, is served and learns where
-        to go.
+        First producers are told to ask where to go, or throttled. The connections of who has asked, or is throttled,
+        are ended a moment later, once nothing is under way on them, but for librdkafka's. Then those to one port after
+        the other are, so that few clients have lost all of them at once: librdkafka forgets what it knows then, and
+        begins anew, for up to two seconds. Who did not ask, and comes back to a port that clients are told of no more,
+        is served and learns where to go.
         """
         self._parts.patience.end()
         parts, positions = self._parts, sorted(set(self._connections.values()))
@@ -267,7 +267,7 @@ class Sockets:
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
         until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
-        self._end_who_has_asked(list(self._connections), until)
+        self._end_who_can_go(list(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)
         pause_seconds = min(limits.PORTS_APART_SECONDS, limits.PORTS_SECONDS_MAX / len(positions))
         for position in positions:
@@ -281,26 +281,32 @@ class Sockets:
         if any(server.is_serving() for server in self._servers.values()):
             await asyncio.sleep(limits.PORTS_APART_SECONDS)
 
-    def _end_who_has_asked(self, connections: list[Connection], until: float) -> None:
-        """Until that time of the event loop, end those of the connections whose clients were told, have asked, and have
-        had time to go, once nothing is under way on them.
+    def _end_who_can_go(self, connections: list[Connection], until: float) -> None:
+        """Until that time of the event loop, end those of the connections whose clients are throttled, or were told,
+        have asked, and have had time to go, once nothing is under way on them.
 
-        A client that stays as long as it has its connection (Java's) waits just then to send again what was refused: it
-        loses no time. One whose batch is cut off would wait once more. Who comes back nevertheless is left to the end.
+        A client that stays as long as it has its connection loses no time: it waits just then to send again what was
+        refused, or to be throttled no longer. One whose batch is cut off would wait once more. Who comes back
+        nevertheless is left to the end.
 
         Librdkafka's are not among them: it goes by itself, and where it has this connection and no other one yet, it
         would begin anew if it lost it. Whether it has gone nobody sees here, as others may have asked under its name.
         """
-        away, loop, left = self._parts.sending_away, asyncio.get_running_loop(), []
+        away, throttling = self._parts.sending_away, self._parts.throttling
+        loop, left = asyncio.get_running_loop(), []
         for connection in connections:
             if connection.client.software.is_librdkafka:
                 continue
-            if away.has_had_time_to_go(connection.client.connection_id) and _is_quiet(connection):
+            connection_id = connection.client.connection_id
+            if (throttling.is_silent(connection_id) or away.has_had_time_to_go(connection_id)) and _is_quiet(
+                connection
+            ):
                 connection.drain()
+                throttling.on_ended(connection_id)
             else:
                 left.append(connection)
         if left and loop.time() < until:
-            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_has_asked, left, until)
+            loop.call_later(limits.QUIET_LOOK_SECONDS, self._end_who_can_go, left, until)
 
     def _other_gateways(self) -> list[GatewayRecord]:
         gateways, own_id = self._parts.metadata.image.gateways, self._parts.config.gateway_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from barnabas.gateway.produce_batches import (
     topic_of,
     transaction_of,
 )
+from barnabas.gateway.produce_elsewhere import ProduceElsewhere
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import SENT_AGAIN, ErrorCode
 from barnabas.kernel.tracing import current_traceparent
@@ -91,10 +92,7 @@ class _Produce:
         """What is handed over behind a batch that was refused long before."""
         self._refused_behind: set[Place] = set()
         """What of it its leader refused for that."""
-        # Not under acks=0: nobody would be told, and what is refused is lost.
-        # Nor where one broker stands for all: whoever comes again comes here, or to who shares its address.
-        is_told = bool(request.body.acks) and request.client.listener.port_per_node
-        self._is_told_to_ask = is_told and request.parts.sending_away.is_telling(request.client.connection_id)
+        self._elsewhere = ProduceElsewhere(request)
         self._waited_seconds = 0.0
         """For what came before it to be sent on."""
 
@@ -126,7 +124,7 @@ class _Produce:
             if failed:  # Kafka closes the connection, so that the client learns of it
                 raise CloseConnection(f"produce with acks=0 failed: {failed[0].name.upper()}")
             return None
-        return self._results.encode()
+        return self._results.encode(self._elsewhere.throttle_time_ms)
 
     def _prepare(self) -> None:
         """Refuse what is not to be handed over. What is done before the turn has come may take its time."""
@@ -162,7 +160,7 @@ class _Produce:
         Of a `resend` only what was refused is sent, and what finds no leader yet stays in it.
         """
         image = self._request.image  # of this moment: until its turn came the request may have waited
-        here = None if resend is not None else self._leaders_here(image)
+        elsewhere = self._elsewhere if resend is None and self._elsewhere.is_told else None
         if resend is not None:
             resend.image = image
         requests: dict[int, AppendBatches] = {}
@@ -175,11 +173,8 @@ class _Produce:
                 if place in self._results or (resend is not None and place not in resend.refused):
                     continue  # it was refused, or is taken already
                 found = leader_of(image, self._request.version, name_or_id, data)
-                if here is not None and not isinstance(found, ErrorCode) and found.leader not in here:
+                if elsewhere and not isinstance(found, ErrorCode) and elsewhere.refuses(image, found.leader):
                     found = NOBODY_LEADS
-                    self._request.parts.sending_away.on_told(
-                        self._request.client.connection_id, self._request.who, self._request.times
-                    )
                 if resend is not None and found is NOBODY_LEADS:
                     continue
                 if isinstance(found, ErrorCode):
@@ -208,12 +203,6 @@ class _Produce:
             self._append(image, node, requests[node], sizes[node], places[node], resend) for node in requests
         ]
         return [send for send in sends if send is not None]
-
-    def _leaders_here(self, image: MetadataImage) -> Collection[int] | None:
-        """The nodes whose partitions the client may write to here; None for all. It is to go elsewhere for the others
-        while it is told to ask where, as this gateway is about to stop.
-        """
-        return self._request.brokers_here(image) if self._is_told_to_ask else None
 
     def _open_gaps(self, places: Iterable[Place]) -> None:
         """What failed and will be sent again has to come before what is behind it on this connection."""
@@ -366,7 +355,7 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
-        if self._is_told_to_ask:
+        if self._elsewhere.is_told:
             return  # what it asks is to be read at once
         if self._is_behind_gap:
             # It was under way when the one before it was refused, and says nothing new of its client: counted, each

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from gateway_harness import (
 from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.listeners import Listener
+from barnabas.gateway.clients.throttling import THROTTLE_TIME_MS
+from barnabas.gateway.request import milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
@@ -243,6 +246,35 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
         assert [(node.node_id, node.host) for node in first.node_endpoints] == [(1, host)]
     assert produced(later) == [[(0, 0, 70)]]
     assert len(stream.requests) == (2 if is_sent_away else 6)
+
+
+@pytest.mark.parametrize(
+    ("version", "acks", "throttle_ms"), [(10, -1, THROTTLE_TIME_MS), (13, 1, THROTTLE_TIME_MS)]
+)
+async def test_javas_client_is_throttled_instead_where_only_the_gateway_goes(
+    version: int, acks: int, throttle_ms: int
+) -> None:
+    listeners = [AdvertisedListener(name="PLAINTEXT", host="elsewhere.test", port=9092, port_per_node=True)]
+    other = GatewayRecord(gateway_id="gateway-2", listeners=listeners)
+    gateway = Gateway([*small_cluster(), MetadataRecord(key=gateway_key("gateway-2"), gateway=other)])
+    for node in (1, 2):
+        gateway.node(node, FakeStream(append_all))
+    gateway.client.software.name = "apache-kafka-java"
+    topic = topic_id("orders") if version >= 13 else "orders"
+    before = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
+    gateway.parts.sending_away.begin()
+    with jumping_time():
+        told = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
+        moved = await gateway.ask(PRODUCE, version, produce_body({topic: [1]}, acks=acks))
+        await asyncio.sleep(limits.SILENT_SECONDS * 1.1)
+        assert gateway.parts.throttling.is_silent(gateway.client.connection_id)
+        gateway.client = replace(gateway.client, connection_id=2)
+        beside = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
+    written = [[(0, 0, 70)]]
+    assert produced(before) == produced(told) == produced(beside) == written
+    assert [milliseconds(each.throttle_time) for each in (before, told, beside)] == [0, throttle_ms, 0]
+    refused = moved.responses[0].partition_responses[0]
+    assert refused.error_code is ErrorCode.not_leader_or_follower, "of another leader it is told"
 
 
 async def test_who_leads_is_nobody() -> None:

@@ -1,0 +1,60 @@
+"""Java's connections to a gateway that is about to stop: throttled, so that they can be ended with nothing under way.
+
+Java's client stays where it has a connection. What was refused, or under way when its connection ended, it sends again
+only after retry.backoff.ms (100 ms). Where a connection ends with nothing under way it is at another gateway in half of
+that (reconnect.backoff.ms): it asks at once where to go, and sends what came meanwhile there. An answer with a throttle
+time makes it such a moment: for so long the client sends nothing more on the connection (KIP-219).
+
+It asks on another connection, which must not be throttled, too. So of each client, as far as clients can be told apart,
+one connection is throttled after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from barnabas.gateway import limits
+from barnabas.gateway.clients.sending_away import Who
+from barnabas.gateway.request_times import RequestTimes
+
+THROTTLE_TIME_MS: Final = int(limits.THROTTLE_SECONDS * 1000)
+
+
+class Throttling:
+    """Owner of which connections are throttled, and of whose turn it is."""
+
+    def __init__(self) -> None:
+        self._throttled: dict[int, tuple[Who, RequestTimes]] = {}
+        """The times are those of the first request that was answered with a throttle time."""
+        self._next_at: dict[Who, float] = {}
+        """From when on another connection of the client may be throttled, by the event loop's time."""
+
+    def throttle_time_ms(self, connection_id: int, who: Who, times: RequestTimes) -> int:
+        """That of the answer to a request with these `times`; 0 while it is another connection's turn."""
+        if connection_id not in self._throttled:
+            now = _now()
+            if now < self._next_at.get(who, now):
+                return 0
+            self._throttled[connection_id] = (who, times)
+            self._next_at[who] = now + limits.THROTTLE_SECONDS
+        return THROTTLE_TIME_MS
+
+    def is_silent(self, connection_id: int) -> bool:
+        """Whether its client is throttled, and what it had sent by then has come."""
+        if connection_id not in self._throttled:
+            return False
+        left_at = self._throttled[connection_id][1].left_at
+        return left_at is not None and _now() >= left_at + limits.SILENT_SECONDS
+
+    def on_ended(self, connection_id: int) -> None:
+        """The connection was ended: if its client was throttled on it, that asks where to go; then it is another one's
+        turn.
+        """
+        if connection_id in self._throttled:
+            who, _ = self._throttled[connection_id]
+            self._next_at[who] = _now() + limits.ASKING_SECONDS
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
