@@ -25,6 +25,7 @@ from fault_plan import make_plan
 from planted_faults import PLANTED, planted
 from planted_in_transactions import SOUGHT
 from run import Job, command
+from run_plans import make_plans
 from simulated_cluster import run_seed
 
 from barnabas.coordinator.transactions.core.decision import Decision, Waiter
@@ -35,6 +36,9 @@ HERE = Path(__file__).resolve().parent
 
 SEEDS = (*range(13), 15, 16, 35, 46, 53)
 """Those that are always run: with every kind of fault, and such as have shown more than others."""
+
+HAS_ALL_KINDS = 66
+"""A seed with faults of the cluster, of transactions and of the migrating group."""
 
 GOES_BOTH_WAYS = 45
 """A seed under which a group goes over to KIP-848 and back."""
@@ -224,6 +228,19 @@ def test_who_is_said_to_refuse_without_being_the_owner_does() -> None:
     make(getattr(owner, attribute))(decision, Waiter(0), ErrorCode.producer_fenced, EndTxnResponse())
     assert decision.replies
     assert not decision.must_be_owner
+
+
+def test_every_fault_is_numbered_and_can_be_left_out() -> None:
+    plans = make_plans(HAS_ALL_KINDS, 3)
+    assert plans.cluster.faults
+    assert plans.transactions is not None
+    assert plans.transactions.faults
+    assert plans.group is not None
+    assert plans.group.faults
+    every = plans.faults
+    assert len(every) == sum(map(len, (plans.cluster.faults, plans.transactions.faults, plans.group.faults)))
+    for number in range(len(every)):
+        assert plans.without({number}).faults == every[:number] + every[number + 1 :]
 
 
 FINDERS = {(plant.seed, plant.replication_factor) for plant in PLANTED.values()}
