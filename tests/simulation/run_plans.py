@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from apart_plan import owners_are_apart, with_owners_apart
 from consumer_group_plan import ConsumerGroupPlan, GroupFault, make_consumer_group_plan
 from fault_kinds import Fault
 from fault_plan import Plan, make_plan
@@ -57,6 +58,7 @@ def _kept(faults: Sequence[FaultT], first: int, kept: Collection[int]) -> tuple[
 
 def make_plans(seed: int, replication_factor: int) -> RunPlans:
     """What `seed` lets happen in a cluster whose topics have so many replicas."""
-    return RunPlans(
-        make_plan(seed, replication_factor), make_transaction_plan(seed), make_consumer_group_plan(seed)
-    )
+    cluster = make_plan(seed, replication_factor)
+    if owners_are_apart(seed):
+        cluster = with_owners_apart(cluster)
+    return RunPlans(cluster, make_transaction_plan(seed), make_consumer_group_plan(seed))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from administrator import Administrator, leftovers
+from apart_plan import LAST_COORDINATOR, owners_are_apart
 from brief_topic import BRIEF, BriefTopic
 from checks import KnowsCommits, Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Producer
@@ -33,6 +34,7 @@ from machines import (
     Machine,
     NodeMachine,
 )
+from onlooker import Onlooker
 from run_plans import RunPlans, make_plans
 from trace_of_run import Trace
 from transactions import Transactions
@@ -170,6 +172,10 @@ class SimulatedCluster:
     async def tell(self) -> None:
         """The whole story."""
         world = self.world
+        if owners_are_apart(world.seed):
+            last = self.machines[LAST_COORDINATOR]
+            last.is_away = True
+            world.loop.create_task(self._start_last(last), name="last coordinator")
         for machine in self.machines.values():
             machine.start()
         coordinators = {each.name: each for each in self.coordinators}
@@ -218,6 +224,13 @@ class SimulatedCluster:
             self.compacted_topic.check(self.nodes)
         if self.transactions is not None and not world.violations:
             self.transactions.check(self.nodes, coordinators)
+
+    async def _start_last(self, machine: Machine) -> None:
+        """When another one owns the groups."""
+        while not owners(image_of(self.world)):
+            await asyncio.sleep(0.02)
+        machine.is_away = False
+        machine.start()
 
     async def _have_logs_read_again(self, faults: Faults) -> None:
         """What coordinators know is to be what their log says."""
@@ -411,6 +424,10 @@ class SimulatedCluster:
             member = Member(self.world, client, self.group_history, self.places, chance)
             self._members.append(member)
             tasks.create_task(member.run(until, self._is_calm), name=member.name)
+        if self.plan.has_onlooker:
+            client = self._client("onlooker", tasks)
+            onlooker = Onlooker(self.world, client, self.group_history, self.places, self._bootstrap)
+            tasks.create_task(onlooker.look_on(until), name=onlooker.name)
 
 
 def run_seed(
