@@ -98,6 +98,11 @@ class Plan:
     """Whether acks=1 promises that a record stays: of a leader that is the only replica, and stays it."""
     faults: tuple[Fault, ...]
 
+    @property
+    def has_onlooker(self) -> bool:
+        """Whether somebody who is no member of the group asks how far it is, through every gateway."""
+        return self.gateways > 1 and any(each.kind == ISLAND for each in self.faults)
+
 
 def _chance(seed: int, about: str) -> random.Random:
     return random.Random(f"{seed}/plan/{about}")

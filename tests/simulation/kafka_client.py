@@ -140,7 +140,7 @@ class KafkaClient:
             made = KafkaConnection(self.name)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                    await connect(self._network, address, made)
+                    await connect(self._network, self._network.balanced.get(address, address), made)
                     answer = await made.send(
                         API_VERSIONS_KEY,
                         API_VERSIONS_VERSION,

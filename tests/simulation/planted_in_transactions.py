@@ -266,14 +266,10 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
     "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 3, 3),
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 30, 3),
+    "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 105, 1),
+    "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 483, 1),
+    "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 132, 1),
+    "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 38, 1),
+    "refuse-without-being-the-owner": (runtime_decision.Decision, "refuse", by_what_it_knows, 78, 1),
 }
 """As `planted_faults.Plant` has them."""
-
-SOUGHT: Final[dict[str, tuple[Any, ...]]] = {
-    "show-offsets-beside-pending-ones": (offset_fetch, "handle_fetch", unstable_or_not, 0, 3),
-    "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 0, 3),
-    "refuse-without-being-the-owner": (runtime_decision.Decision, "refuse", by_what_it_knows, 0, 3),
-    "tell-offsets-without-being-the-owner": (offset_fetch, "handle_fetch", by_whoever_loaded_them, 0, 3),
-    "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 0, 3),
-}
-"""The same, of which it is not known yet which seed finds them."""

@@ -79,7 +79,7 @@ def run_job(job: Job) -> Result:
     return Result(
         job,
         outcome.violations,
-        tuple(map(str, outcome.plan.faults)),
+        tuple(map(str, outcome.plans.faults)),
         tuple(outcome.trace.lines)[-LINES_SHOWN:] if outcome.violations else (),
         outcome.trace.digest,
         outcome.virtual_seconds,

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from administrator import Administrator, leftovers
+from apart_plan import LAST_COORDINATOR, owners_are_apart
 from brief_topic import BRIEF, BriefTopic
 from checks import KnowsCommits, Watch, check_logs, check_terms, describe_replicas, image_of
 from clients import VERSIONS, Producer
 from compacted_topic import COMPACTED, CompactedTopic
 from consumer_group_lives import MIGRATING
-from consumer_group_plan import make_consumer_group_plan
 from consumer_groups import MigratingGroup
 from consumers import Consumer, Reader, SessionConsumer
-from fault_kinds import FAULTS_SECONDS, Fault
-from fault_plan import Plan, make_plan
+from fault_kinds import FAULTS_SECONDS
 from faults import Faults
 from group_history import GroupHistory
 from groups import GROUP, Member
@@ -35,8 +34,9 @@ from machines import (
     Machine,
     NodeMachine,
 )
+from onlooker import Onlooker
+from run_plans import RunPlans, make_plans
 from trace_of_run import Trace
-from transaction_plan import make_transaction_plan
 from transactions import Transactions
 from world import World
 
@@ -73,7 +73,7 @@ class Outcome:
     """What became of a seed."""
 
     seed: int
-    plan: Plan
+    plans: RunPlans
     violations: tuple[str, ...]
     trace: Trace
     virtual_seconds: float
@@ -104,9 +104,9 @@ def owners(image: MetadataImage) -> set[str]:
 class SimulatedCluster:
     """Owner of the machines of one run."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, plans: RunPlans) -> None:
         self.world = world
-        self.plan = plan
+        self.plan = plan = plans.cluster
         self.history = History(world)
         self.group_history = GroupHistory(world)
         self.controllers = [
@@ -137,15 +137,13 @@ class SimulatedCluster:
         self._producers: list[Producer] = []
         self.brief_topic = self._brief_topic() if plan.has_brief_topic else None
         self.compacted_topic = self._compacted_topic() if plan.compaction.has_topic else None
-        transaction_plan = make_transaction_plan(world.seed)
         self.transactions = (
-            None if transaction_plan is None else Transactions(world, transaction_plan, self._bootstrap)
+            None if plans.transactions is None else Transactions(world, plans.transactions, self._bootstrap)
         )
-        group_plan = make_consumer_group_plan(world.seed)
         self.migrating_group = (
             None
-            if group_plan is None
-            else MigratingGroup(world, group_plan, self._bootstrap, self.coordinators)
+            if plans.group is None
+            else MigratingGroup(world, plans.group, self._bootstrap, self.coordinators)
         )
         self._readers: list[Reader] = []
         self._members: list[Member] = []
@@ -174,6 +172,10 @@ class SimulatedCluster:
     async def tell(self) -> None:
         """The whole story."""
         world = self.world
+        if owners_are_apart(world.seed):
+            last = self.machines[LAST_COORDINATOR]
+            last.is_away = True
+            world.loop.create_task(self._start_last(last), name="last coordinator")
         for machine in self.machines.values():
             machine.start()
         coordinators = {each.name: each for each in self.coordinators}
@@ -222,6 +224,13 @@ class SimulatedCluster:
             self.compacted_topic.check(self.nodes)
         if self.transactions is not None and not world.violations:
             self.transactions.check(self.nodes, coordinators)
+
+    async def _start_last(self, machine: Machine) -> None:
+        """When another one owns the groups."""
+        while not owners(image_of(self.world)):
+            await asyncio.sleep(0.02)
+        machine.is_away = False
+        machine.start()
 
     async def _have_logs_read_again(self, faults: Faults) -> None:
         """What coordinators know is to be what their log says."""
@@ -415,6 +424,10 @@ class SimulatedCluster:
             member = Member(self.world, client, self.group_history, self.places, chance)
             self._members.append(member)
             tasks.create_task(member.run(until, self._is_calm), name=member.name)
+        if self.plan.has_onlooker:
+            client = self._client("onlooker", tasks)
+            onlooker = Onlooker(self.world, client, self.group_history, self.places, self._bootstrap)
+            tasks.create_task(onlooker.look_on(until), name=onlooker.name)
 
 
 def run_seed(
@@ -426,18 +439,14 @@ def run_seed(
 ) -> Outcome:
     """Run `seed`, `without` those of its faults that have these numbers, from 0."""
     began = time.process_time()
-    plan = make_plan(seed, replication_factor)
-    kept: tuple[Fault, ...] = tuple(
-        fault for number, fault in enumerate(plan.faults) if number not in without
-    )
-    plan = replace(plan, faults=kept)
+    plans = make_plans(seed, replication_factor).without(without)
     world = World(seed, keeps_trace=keeps_trace)
-    cluster = SimulatedCluster(world, plan)
+    cluster = SimulatedCluster(world, plans)
     world.run(cluster.tell())
     read = sum(len(each) for each in cluster.history.read.values())
     return Outcome(
         seed,
-        plan,
+        plans,
         tuple(world.violations),
         world.trace,
         world.now,

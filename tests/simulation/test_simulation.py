@@ -23,9 +23,10 @@ from consumer_group_plan import (
 )
 from fault_plan import make_plan
 from planted_faults import PLANTED, planted
-from planted_in_transactions import SOUGHT
-from run import Job, command
+from run import Job, command, fewest_faults, run_job
+from run_plans import make_plans
 from simulated_cluster import run_seed
+from transaction_plan import LATE_END
 
 from barnabas.coordinator.transactions.core.decision import Decision, Waiter
 from barnabas.kernel.errors import ErrorCode
@@ -35,6 +36,9 @@ HERE = Path(__file__).resolve().parent
 
 SEEDS = (*range(13), 15, 16, 35, 46, 53)
 """Those that are always run: with every kind of fault, and such as have shown more than others."""
+
+HAS_ALL_KINDS = 66
+"""A seed with faults of the cluster, of transactions and of the migrating group."""
 
 GOES_BOTH_WAYS = 45
 """A seed under which a group goes over to KIP-848 and back."""
@@ -188,7 +192,7 @@ def digest(seed: int, replication_factor: int, hash_seed: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("seed", "replication_factor"), [(4, 1), (12, 1), (24, 1), (1, 3), (2, 3), (17, 3), (83, 3)]
+    ("seed", "replication_factor"), [(4, 1), (9, 1), (12, 1), (24, 1), (1, 3), (2, 3), (17, 3), (83, 3)]
 )
 def test_a_seed_replays_exactly(seed: int, replication_factor: int) -> None:
     assert digest(seed, replication_factor, "1") == digest(seed, replication_factor, "2")
@@ -212,17 +216,38 @@ def test_a_planted_fault_is_found(name: str) -> None:
     )
 
 
-def test_what_faults_that_are_sought_replace_is_there_still() -> None:
-    for name, (owner, attribute, *_) in SOUGHT.items():
-        assert attribute in vars(owner), name
-
-
 def test_who_is_said_to_refuse_without_being_the_owner_does() -> None:
-    owner, attribute, make, *_ = SOUGHT["refuse-without-being-the-owner"]
+    plant = PLANTED["refuse-without-being-the-owner"]
     decision = Decision(0, 0)
-    make(getattr(owner, attribute))(decision, Waiter(0), ErrorCode.producer_fenced, EndTxnResponse())
+    plant.make(getattr(plant.owner, plant.name))(
+        decision, Waiter(0), ErrorCode.producer_fenced, EndTxnResponse()
+    )
     assert decision.replies
     assert not decision.must_be_owner
+
+
+def test_every_fault_is_numbered_and_can_be_left_out() -> None:
+    plans = make_plans(HAS_ALL_KINDS, 3)
+    assert plans.cluster.faults
+    assert plans.transactions is not None
+    assert plans.transactions.faults
+    assert plans.group is not None
+    assert plans.group.faults
+    every = plans.faults
+    assert len(every) == sum(map(len, (plans.cluster.faults, plans.transactions.faults, plans.group.faults)))
+    for number in range(len(every)):
+        assert plans.without({number}).faults == every[:number] + every[number + 1 :]
+
+
+def test_a_run_that_fails_is_shrunk_to_the_fault_of_transactions_that_it_needs() -> None:
+    name = "show-offsets-beside-pending-ones"
+    plant = PLANTED[name]
+    plans = make_plans(plant.seed, plant.replication_factor)
+    job = Job(plant.seed, plant.replication_factor, (), name, "")
+    assert plant.is_found_by(run_job(job).violations)
+    without = fewest_faults(job, len(plans.faults))
+    (needed,) = plans.without(without).faults
+    assert needed.kind == LATE_END
 
 
 FINDERS = {(plant.seed, plant.replication_factor) for plant in PLANTED.values()}

@@ -17,7 +17,7 @@ from trace_of_run import Trace
 from virtual_channel import VirtualChannel
 from virtual_disk import DiskHealth, ProcessFiles, VirtualDisk
 from virtual_loop import Life, NothingLeftError, VirtualLoop
-from virtual_network import VirtualNetwork
+from virtual_network import TO_CLIENT, VirtualNetwork
 from virtual_sockets import connect, listen
 from virtual_store import Quorum, QuorumStore
 from virtual_threads import Halt, VirtualThreads
@@ -344,6 +344,37 @@ def test_two_who_keep_messages_of_one_way_back_get_one_each() -> None:
     async def both() -> None:
         await loop.create_task(serve(), context=serving.context)
         await loop.create_task(ask(), context=asking.context)
+
+    loop.run_until_complete(both())
+
+
+def test_a_connection_stands_still_in_one_direction_while_another_one_goes_on() -> None:
+    loop, network = VirtualLoop(), VirtualNetwork(random.Random(1), Trace())
+    first, second = Life("first"), Life("second")
+    ends = {"first": Heard(says_back=True), "second": Heard(says_back=True)}
+
+    async def serve(name: str) -> None:
+        port = await listen(network, lambda: ends[name], f"{name}:9092", starts_serving=False)
+        await port.start_serving()
+
+    async def ask(name: str) -> Heard:
+        client = Heard()
+        await connect(network, f"{name}:9092", client)
+        return client
+
+    async def both() -> None:
+        await loop.create_task(serve("first"), context=first.context)
+        await loop.create_task(serve("second"), context=second.context)
+        there = await loop.create_task(ask("second"), context=first.context)
+        back = await loop.create_task(ask("first"), context=second.context)
+        with network.standstill("first", "second", TO_CLIENT):
+            for each in (there, back):
+                each.transport.write(b"said")
+            await asyncio.sleep(1)
+            assert ends["second"].data == back.data == b"said", "neither this direction nor that connection"
+            assert not there.data
+        await asyncio.sleep(1)
+        assert there.data == b"said"
 
     loop.run_until_complete(both())
 

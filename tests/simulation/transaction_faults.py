@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from apart_faults import ApartFaults
 from checks import image_of
 from history import Place
 from transaction_history import TransactionHistory
@@ -38,7 +39,10 @@ class TransactionFaults:
         start_again: StartAgain,
         history: TransactionHistory,
         places: Sequence[Place],
+        gateways: Sequence[str],
     ) -> None:
+        """`gateways` are addresses."""
+        self._apart = ApartFaults(world, history, places, gateways)
         self._world = world
         self._start_again = start_again
         self._history = history
@@ -54,6 +58,9 @@ class TransactionFaults:
 
     async def _befall(self, fault: TransactionFault) -> None:
         """Raises TimeoutError where nothing is sent, or the moment does not come."""
+        if self._apart.knows(fault):
+            await self._apart.befall(fault)
+            return
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await self._until(lambda: all(self._way(fault)) and self._is_worst_for(fault))
             owner, node = self._way(fault)

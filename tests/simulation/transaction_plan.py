@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
+from apart_plan import ROUNDS, owners_are_apart
+
 LATE_MARKER: Final = "late marker"
 """A marker comes late: by then it has been sent again, and the next transaction is open perhaps."""
 
@@ -14,6 +16,21 @@ MARKER_OF_A_FORMER: Final = "marker of a former coordinator"
 
 LOST_DECISION: Final = "lost decision"
 """What the coordinator writes to its log never gets there, and it is killed."""
+
+LATE_END: Final = "late end of the group's part"
+"""Whoever owns the groups is told late how transactions end."""
+
+LATE_ANSWER: Final = "late answer"
+"""A partition's leader that asks about transactions is answered late; what ends them comes in time."""
+
+TWO_OWNERS: Final = "two owners"
+"""The coordinator and one gateway do not hear that another one owns the transactions, and clients come to them."""
+
+MARKER_OF_THE_DEPOSED: Final = "marker of the deposed"
+"""A marker comes late: another coordinator owns the transactions by then, and whoever sent it lives on."""
+
+APART: Final = (LATE_END, LATE_ANSWER, TWO_OWNERS, MARKER_OF_THE_DEPOSED)
+"""One kind in each run in which one coordinator owns the groups, and another one the transactions."""
 
 TRANSACTIONAL_SEEDS: Final = 0
 """Of three: in the others nobody has transactions."""
@@ -47,12 +64,18 @@ class TransactionPlan:
     new: float
     """How likely a producer is of the newer generation."""
     faults: tuple[TransactionFault, ...]
+    owners_are_apart: bool = False
+    """Whether one coordinator owns the groups, and another one the transactions: then somebody looks on, too."""
+    is_steady: bool = False
+    """Whether each transactional id has one producer all the time, which ends every transaction."""
 
 
 def make_transaction_plan(seed: int) -> TransactionPlan | None:
     """None for a run without transactions."""
     if seed % 3 != TRANSACTIONAL_SEEDS:
         return None
+    if owners_are_apart(seed):
+        return _apart(seed)
     about_aimed = random.Random(f"{seed}/plan/aimed faults of transactions")
     if about_aimed.random() < AIMED:
         return _aimed(about_aimed)
@@ -90,4 +113,26 @@ def _aimed(chance: random.Random) -> TransactionPlan:
         at += seconds + chance.uniform(0.3, 1.0)
     return TransactionPlan(
         writers=1, copiers=1, partitions=1, copy_partitions=1, new=1.0, faults=tuple(faults)
+    )
+
+
+def _apart(seed: int) -> TransactionPlan:
+    chance = random.Random(f"{seed}/plan/faults of owners apart")
+    kind = APART[seed // ROUNDS % len(APART)]
+    is_steady = kind == MARKER_OF_THE_DEPOSED
+    faults, at = [], chance.uniform(0.5, 1.0)
+    while at < 6.0:
+        is_brief = kind == LATE_ANSWER
+        seconds = chance.uniform(0.3, 0.5) if is_brief else chance.uniform(0.4, 1.2)
+        faults.append(TransactionFault(at, kind, seconds, is_aimed=True))
+        at += seconds + chance.uniform(0.2, 0.6)
+    return TransactionPlan(
+        writers=1 if is_steady else 2,
+        copiers=2,
+        partitions=1,
+        copy_partitions=1,
+        new={LATE_END: 0.5, TWO_OWNERS: 1.0}.get(kind, 0.0),
+        faults=tuple(faults if kind in (LATE_END, LATE_ANSWER) else faults[:1]),
+        owners_are_apart=True,
+        is_steady=is_steady,
     )

@@ -22,6 +22,9 @@ PAUSE_SECONDS: Final = 0.1
 TIMEOUTS_MS: Final = (1_200, 2_500, 5_000)
 """transaction.timeout.ms."""
 
+STEADY_TIMEOUT_MS: Final = 30_000
+"""Of a producer that nothing is to end."""
+
 ABORTS: Final = 0.25
 VANISHES: Final = 0.1
 IS_FOLLOWED: Final = 0.12
@@ -51,8 +54,9 @@ class Writer:
         create_task: Callable[..., asyncio.Task[None]],
         *,
         new: float,
+        is_steady: bool,
     ) -> None:
-        """`new` is how likely an instance is of the newer generation."""
+        """`new` is how likely an instance is of the newer generation; `is_steady`: only one ever comes."""
         self.name = client.name
         self.is_done = False
         self._world = world
@@ -62,6 +66,8 @@ class Writer:
         self._chance = chance
         self._create_task = create_task
         self._new = new
+        self._fickleness = 0.0 if is_steady else 1.0
+        self._timeouts_ms = (STEADY_TIMEOUT_MS,) if is_steady else TIMEOUTS_MS
 
     async def run(self, until: float) -> None:
         """Write until then, and end what is open."""
@@ -73,7 +79,7 @@ class Writer:
                 self.name,
                 self._chance,
                 is_new=self._chance.random() < self._new,
-                timeout_ms=self._chance.choice(TIMEOUTS_MS),
+                timeout_ms=self._chance.choice(self._timeouts_ms),
             )
             try:
                 await self._be(producer, until)
@@ -85,7 +91,7 @@ class Writer:
         """One instance, until it is over. Raises Fenced."""
         await producer.initialize()
         while self._world.now < until:
-            if self._chance.random() < IDLE_AND_FOLLOWED:
+            if self._chance.random() < IDLE_AND_FOLLOWED * self._fickleness:
                 self._create_task(self._be_a_zombie(producer), name=f"zombie of {self.name}")
                 return
             producer.begin()
@@ -94,11 +100,11 @@ class Writer:
                     await self._send_or_give_up(producer)
                     await self._pause()
                 what = self._chance.random()
-                if what < VANISHES:
+                if what < VANISHES * self._fickleness:
                     await self._vanish(producer)
                     await asyncio.sleep(self._chance.uniform(0.0, AWAY_SECONDS_MAX))
                     return
-                if what < VANISHES + IS_FOLLOWED:
+                if what < (VANISHES + IS_FOLLOWED) * self._fickleness:
                     self._create_task(self._be_a_zombie(producer), name=f"zombie of {self.name}")
                     return
                 await producer.end(committed=self._chance.random() >= ABORTS)
@@ -123,7 +129,9 @@ class Writer:
         """Some do not wait for long, as by delivery.timeout.ms. Raises Abortable."""
         try:
             async with asyncio.timeout(
-                self._chance.uniform(0.01, 0.3) if self._chance.random() < IMPATIENCE else None
+                self._chance.uniform(0.01, 0.3)
+                if self._chance.random() < IMPATIENCE * self._fickleness
+                else None
             ):
                 await self._send(producer)
         except TimeoutError as error:

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from apart_plan import LAST_COORDINATOR
+from checks import image_of
 from copiers import Copier
 from group_history import GroupHistory
 from history import History, Place
 from kafka_client import KafkaClient, create_topic
 from machines import CoordinatingMachine, NodeMachine
+from onlooker import CopyOnlooker
 from transaction_checks import TransactionChecks, uncopied, undecided, unended
 from transaction_faults import StartAgain, TransactionFaults
 from transaction_history import TransactionHistory
@@ -42,6 +45,8 @@ class Transactions:
 
     async def run(self, topic: Mapping[str, Any], until: float) -> None:
         """Make the topics, which have the settings of `topic`, and use them."""
+        if self._plan.owners_are_apart:
+            await self._other_owner()
         async with asyncio.TaskGroup() as tasks:
             admin = self._client("administrator of transactions", tasks)
             for name, places in ((LEDGER, self._sources), (COPY, self._targets)):
@@ -54,6 +59,7 @@ class Transactions:
                 writer = Writer(
                     *(self._world, client, self._history, self._sources, chance, tasks.create_task),
                     new=self._plan.new,
+                    is_steady=self._plan.is_steady,
                 )
                 self._writers.append(writer)
                 tasks.create_task(writer.run(until), name=writer.name)
@@ -66,13 +72,22 @@ class Transactions:
                     new=self._plan.new,
                 )
                 tasks.create_task(copier.run(float("inf"), asyncio.Event()), name=copier.name)
+            if self._plan.owners_are_apart:
+                client = self._client("onlooker of the copy", tasks)
+                onlooker = CopyOnlooker(self._world, client, self._history, self._sources, self._bootstrap)
+                tasks.create_task(onlooker.look_on(until), name=client.name)
             for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
                 for place in (*self._sources, *self._targets):
                     self._read(tasks, place, isolation)
 
+    async def _other_owner(self) -> None:
+        """Until there is one that does not own the groups."""
+        while LAST_COORDINATOR not in image_of(self._world).coordinators:
+            await asyncio.sleep(0.02)
+
     async def disturb(self, start_again: StartAgain, begins_at: float) -> None:
         """Whatever befalls their coordinator."""
-        faults = TransactionFaults(self._world, start_again, self._history, self._sources)
+        faults = TransactionFaults(self._world, start_again, self._history, self._sources, self._bootstrap)
         while not self._writers:
             await asyncio.sleep(0.05)
         await faults.run(self._plan.faults, begins_at)

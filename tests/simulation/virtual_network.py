@@ -3,14 +3,16 @@
 What goes over it is bytes: nobody shares an object with a peer. Messages of one stream arrive in the order in which
 they were sent, those of different streams in any order. A way between two machines may be cut in one direction or in
 both: what is sent meanwhile is stuck, as in a kernel's buffers, and either arrives when the way is open again or goes
-with its connection, which is given up after a while by whoever hears nothing. Of what is under way when a connection
-breaks, chance decides how much still arrives. One message may be kept back until long after its sender has lost the
-connection, as by a proxy on the way.
+with its connection, which is given up after a while by whoever hears nothing. One connection may stand still in one
+direction while others between the same machines go on. Of what is under way when a connection breaks, chance decides
+how much still arrives. One message may be kept back until long after its sender has lost the connection, as by a proxy
+on the way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from virtual_loop import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from trace_of_run import Trace
 
@@ -104,7 +106,7 @@ class Connection:
             return
         if size_bytes and self.network.keeps_back(self, direction, stream, arrive, message):
             return
-        if self.network.is_cut(*self.way(direction)):
+        if self.network.is_cut(*self.way(direction)) or self.network.stands_still(self, direction):
             self._stuck.append((direction, stream, size_bytes, arrive, message))
             return
         loop = asyncio.get_running_loop()
@@ -211,9 +213,15 @@ class VirtualNetwork:
         self.chance = chance
         self.trace = trace
         self.listeners: dict[str, Listener] = {}
+        self.balanced: dict[str, str] = {}
+        """To which address clients' new connections go instead of the one that they want: as a balancer in front of all
+        gateways has them, of which any serves any request.
+        """
         self._connections: dict[Connection, None] = {}
         self._cuts: dict[tuple[str, str], int] = {}
         """How many faults keep a way cut."""
+        self._still: set[tuple[str, str, int]] = set()
+        """Clients, servers and the direction in which nothing comes on their connections."""
         self._slow: dict[tuple[str, str], float] = {}
         self.slowness = 1.0
         """Of all ways."""
@@ -246,6 +254,22 @@ class VirtualNetwork:
         if not self._cuts[way]:
             for connection in list(self._connections):
                 connection.on_open_way()
+
+    @contextlib.contextmanager
+    def standstill(self, client: str, server: str, direction: int) -> Iterator[None]:
+        """Nothing comes on the connections that `client` has to `server`, in one direction: what was lost on its way is
+        sent again, and all that is behind it waits. Those that `server` has to `client` go on.
+        """
+        self._still.add((client, server, direction))
+        try:
+            yield
+        finally:
+            self._still.discard((client, server, direction))
+            for connection in list(self._connections):
+                connection.on_open_way()
+
+    def stands_still(self, connection: Connection, direction: int) -> bool:
+        return bool(self._still) and (*connection.hosts, direction) in self._still
 
     def slow_down(self, sender: str, receiver: str, factor: float) -> None:
         self._slow[sender, receiver] = factor
