@@ -128,15 +128,21 @@ GOING_SECONDS: Final = 0.03
 """How long after it has asked, and the first refusal has left, a client that goes by itself has gone. The connections
 of who has not are ended then (but for librdkafka's): before what was refused is sent again."""
 
-THROTTLE_SECONDS: Final = 0.06
-"""For how long Java's client is asked to send nothing on a connection, which is to be ended meanwhile. Little longer
-than it waits before it connects again (reconnect.backoff.ms): where only the port changes, the throttle goes on."""
+RECONNECT_PAUSE_SECONDS_MIN: Final = 0.04
+"""After which Java's client connects again (reconnect.backoff.ms, 50 ms, less the fifth by which it varies it)."""
+
+THROTTLE_SECONDS: Final = 0.05
+"""For how long Java's client is asked to send nothing on a connection, which is to be ended meanwhile."""
 
 SILENT_SECONDS: Final = 0.012
 """How long after the answer that asks it to has left a client's last requests have come."""
 
 ASKING_SECONDS: Final = 0.03
 """How long after one of its connections was ended a client has asked where to go."""
+
+TURNS_SECONDS: Final = 0.15
+"""For how long connections are throttled one after the other. The client of one whose turn has not come by then is
+refused instead, and has as long to go."""
 
 QUIET_LOOK_SECONDS: Final = 0.005
 """How often a gateway that sends its clients away looks for connections that it can end."""
@@ -293,6 +299,10 @@ assert max(TELLING_SECONDS, GOING_SECONDS + QUIET_LOOK_SECONDS) < RETRY_PAUSE_SE
     "what was refused is sent again while it is still refused, or before its connection has ended"
 )
 assert SILENT_SECONDS + QUIET_LOOK_SECONDS < THROTTLE_SECONDS, (
-    "a client that is throttled sends again before it is ended"
+    "who is throttled sends again before it is ended"
 )
+assert THROTTLE_SECONDS < SILENT_SECONDS + RECONNECT_PAUSE_SECONDS_MIN, (
+    "the throttle goes on at the next port, as Java's client knows it by its host"
+)
+assert TURNS_SECONDS + GOING_SECONDS < SENDING_AWAY_SECONDS
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

@@ -266,6 +266,7 @@ class Sockets:
             if port in shown and self._is_shared(port[0]):
                 server.close()  # who comes from now on is for those who stay
         parts.sending_away.begin()
+        parts.throttling.begin(each.client.connection_id for each in self._connections)
         until = asyncio.get_running_loop().time() + limits.SENDING_AWAY_SECONDS
         self._end_who_can_go(list(self._connections), until)
         await asyncio.sleep(limits.SENDING_AWAY_SECONDS)

@@ -3,7 +3,8 @@
 Java's client stays where it has a connection. What was refused, or under way when its connection ended, it sends again
 only after retry.backoff.ms (100 ms). Where a connection ends with nothing under way it is at another gateway in half of
 that (reconnect.backoff.ms): it asks at once where to go, and sends what came meanwhile there. An answer with a throttle
-time makes it such a moment: for so long the client sends nothing more on the connection (KIP-219).
+time makes it such a moment: for so long the client sends nothing more on the connection (KIP-219). One that is further
+away than SILENT_SECONDS may have sent something before it heard, and loses as much time as if it was refused.
 
 It asks on another connection, which must not be throttled, too. So of each client, as far as clients can be told apart,
 one connection is throttled after the other.
@@ -12,6 +13,7 @@ one connection is throttled after the other.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from barnabas.gateway import limits
@@ -25,15 +27,27 @@ class Throttling:
     """Owner of which connections are throttled, and of whose turn it is."""
 
     def __init__(self) -> None:
+        self._there: frozenset[int] = frozenset()
+        self._until = 0.0
+        """When the last turn begins, by the event loop's time."""
         self._throttled: dict[int, tuple[Who, RequestTimes]] = {}
         """The times are those of the first request that was answered with a throttle time."""
         self._next_at: dict[Who, float] = {}
-        """From when on another connection of the client may be throttled, by the event loop's time."""
+        """From when on another connection of the client may be throttled."""
 
-    def throttle_time_ms(self, connection_id: int, who: Who, times: RequestTimes) -> int:
-        """That of the answer to a request with these `times`; 0 while it is another connection's turn."""
+    def begin(self, connection_ids: Iterable[int]) -> None:
+        """From now on those connections are throttled, each when it is its turn."""
+        self._there, self._until = frozenset(connection_ids), _now() + limits.TURNS_SECONDS
+
+    def throttle_time_ms(self, connection_id: int, who: Who, times: RequestTimes) -> int | None:
+        """That of the answer to a request with these `times`: 0 while it is another connection's turn.
+
+        None where its own does not come: it was not there when this began, or too many have the client's name.
+        """
         if connection_id not in self._throttled:
             now = _now()
+            if connection_id not in self._there or now > self._until:
+                return None
             if now < self._next_at.get(who, now):
                 return 0
             self._throttled[connection_id] = (who, times)
@@ -48,9 +62,7 @@ class Throttling:
         return left_at is not None and _now() >= left_at + limits.SILENT_SECONDS
 
     def on_ended(self, connection_id: int) -> None:
-        """The connection was ended: if its client was throttled on it, that asks where to go; then it is another one's
-        turn.
-        """
+        """The connection was ended. Who was throttled on it asks where to go; then it is another one's turn."""
         if connection_id in self._throttled:
             who, _ = self._throttled[connection_id]
             self._next_at[who] = _now() + limits.ASKING_SECONDS

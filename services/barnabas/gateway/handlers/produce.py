@@ -160,7 +160,7 @@ class _Produce:
         Of a `resend` only what was refused is sent, and what finds no leader yet stays in it.
         """
         image = self._request.image  # of this moment: until its turn came the request may have waited
-        elsewhere = self._elsewhere if resend is None and self._elsewhere.is_told else None
+        elsewhere = self._elsewhere if resend is None and self._elsewhere.is_sent_away else None
         if resend is not None:
             resend.image = image
         requests: dict[int, AppendBatches] = {}
@@ -173,7 +173,11 @@ class _Produce:
                 if place in self._results or (resend is not None and place not in resend.refused):
                     continue  # it was refused, or is taken already
                 found = leader_of(image, self._request.version, name_or_id, data)
-                if elsewhere and not isinstance(found, ErrorCode) and elsewhere.refuses(image, found.leader):
+                if (
+                    elsewhere
+                    and not isinstance(found, ErrorCode)
+                    and elsewhere.send_away(image, found.leader)
+                ):
                     found = NOBODY_LEADS
                 if resend is not None and found is NOBODY_LEADS:
                     continue
@@ -355,7 +359,7 @@ class _Produce:
     async def _back_off(self) -> None:
         """Clients whose partitions have no leader back off; one that does not is made to, or it would keep us busy."""
         held = self._request.client.held
-        if self._elsewhere.is_told:
+        if self._elsewhere.is_sent_away:
             return  # what it asks is to be read at once
         if self._is_behind_gap:
             # It was under way when the one before it was refused, and says nothing new of its client: counted, each

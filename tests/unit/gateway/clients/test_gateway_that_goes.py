@@ -206,6 +206,7 @@ async def test_who_was_told_and_has_asked_is_ended_once_nothing_is_under_way(
         ("confluent-kafka-python", "2.16.0-rdkafka-2.16.0", False),
         ("confluent-kafka-dotnet", "2.16.0", False),
         ("node-rdkafka", "3.6.1", False),
+        ("kcat", "1.7.1-librdkafka-2.0.2", False),
     ],
 )
 async def test_librdkafka_is_left_to_go_by_itself(

@@ -12,9 +12,15 @@ from jumping_time import jumping_time
 WHO, OTHER = ("10.0.0.1", "producer-1"), ("10.0.0.1", "producer-2")
 
 
-async def test_of_each_client_one_connection_is_throttled_at_a_time() -> None:
+def begun(*connection_ids: int) -> Throttling:
     throttling = Throttling()
+    throttling.begin(connection_ids)
+    return throttling
+
+
+async def test_of_each_client_one_connection_is_throttled_at_a_time() -> None:
     with jumping_time():
+        throttling = begun(1, 2, 3)
         assert throttling.throttle_time_ms(1, WHO, RequestTimes()) == THROTTLE_TIME_MS
         assert throttling.throttle_time_ms(2, WHO, RequestTimes()) == 0
         assert throttling.throttle_time_ms(3, OTHER, RequestTimes()) == THROTTLE_TIME_MS
@@ -28,8 +34,8 @@ async def test_of_each_client_one_connection_is_throttled_at_a_time() -> None:
 
 
 async def test_who_cannot_be_ended_holds_up_the_next_for_a_moment_only() -> None:
-    throttling = Throttling()
     with jumping_time():
+        throttling = begun(1, 2)
         throttling.throttle_time_ms(1, WHO, RequestTimes())
         await asyncio.sleep(limits.THROTTLE_SECONDS * 0.9)
         assert throttling.throttle_time_ms(2, WHO, RequestTimes()) == 0
@@ -39,8 +45,9 @@ async def test_who_cannot_be_ended_holds_up_the_next_for_a_moment_only() -> None
 
 
 async def test_who_has_heard_has_a_moment_for_what_it_has_sent() -> None:
-    throttling, first, second = Throttling(), RequestTimes(), RequestTimes()
+    first, second = RequestTimes(), RequestTimes()
     with jumping_time():
+        throttling = begun(1)
         assert not throttling.is_silent(1)
         throttling.throttle_time_ms(1, WHO, first)
         throttling.throttle_time_ms(1, WHO, second)
@@ -52,3 +59,14 @@ async def test_who_has_heard_has_a_moment_for_what_it_has_sent() -> None:
         assert not throttling.is_silent(1)
         await asyncio.sleep(limits.SILENT_SECONDS * 0.2)
         assert throttling.is_silent(1)
+
+
+async def test_who_comes_later_or_has_too_many_namesakes_is_refused() -> None:
+    with jumping_time():
+        assert Throttling().throttle_time_ms(1, WHO, RequestTimes()) is None, "nobody is sent away"
+        throttling = begun(1, 2)
+        assert throttling.throttle_time_ms(3, OTHER, RequestTimes()) is None
+        assert throttling.throttle_time_ms(1, WHO, RequestTimes()) == THROTTLE_TIME_MS
+        await asyncio.sleep(limits.TURNS_SECONDS * 1.1)
+        assert throttling.throttle_time_ms(2, WHO, RequestTimes()) is None
+        assert throttling.throttle_time_ms(1, WHO, RequestTimes()) == THROTTLE_TIME_MS

@@ -23,7 +23,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.clients.connection import CloseConnection
 from barnabas.gateway.clients.listeners import Listener
 from barnabas.gateway.clients.throttling import THROTTLE_TIME_MS
-from barnabas.gateway.request import milliseconds
+from barnabas.gateway.request import Software, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import OutcomeUnknown, Unreachable
 from barnabas.links.storage_messages import FetchedResult, PartitionFetched
@@ -33,7 +33,7 @@ from barnabas.messages.storage_pb2 import (
     PartitionAppendResult,
     PartitionFetchResult,
 )
-from barnabas.metadata.image import gateway_key
+from barnabas.metadata.image import gateway_key, node_key
 from barnabas.records.record import encode_batch
 from jumping_time import jumping_time
 
@@ -248,33 +248,61 @@ async def test_a_gateway_that_goes_sends_producers_to_where_their_leader_is_reac
     assert len(stream.requests) == (2 if is_sent_away else 6)
 
 
-@pytest.mark.parametrize(
-    ("version", "acks", "throttle_ms"), [(10, -1, THROTTLE_TIME_MS), (13, 1, THROTTLE_TIME_MS)]
-)
-async def test_javas_client_is_throttled_instead_where_only_the_gateway_goes(
-    version: int, acks: int, throttle_ms: int
-) -> None:
-    listeners = [AdvertisedListener(name="PLAINTEXT", host="elsewhere.test", port=9092, port_per_node=True)]
+def of_java(gateway: Gateway, connection_id: int = 1) -> None:
+    """The gateway's client is Java's, on that connection."""
+    software = Software("apache-kafka-java", "4.3.1")
+    gateway.client = replace(gateway.client, connection_id=connection_id, software=software)
+
+
+def gateway_beside(host: str, *records: MetadataRecord) -> Gateway:
+    """A gateway that is shown no more: clients are told of another one at `host`."""
+    listeners = [AdvertisedListener(name="PLAINTEXT", host=host, port=9092, port_per_node=True)]
     other = GatewayRecord(gateway_id="gateway-2", listeners=listeners)
-    gateway = Gateway([*small_cluster(), MetadataRecord(key=gateway_key("gateway-2"), gateway=other)])
+    records = records or tuple(small_cluster())
+    gateway = Gateway([*records, MetadataRecord(key=gateway_key("gateway-2"), gateway=other)])
     for node in (1, 2):
         gateway.node(node, FakeStream(append_all))
-    gateway.client.software.name = "apache-kafka-java"
+    return gateway
+
+
+@pytest.mark.parametrize(("version", "acks"), [(10, -1), (13, 1)])
+async def test_javas_client_is_throttled_instead_where_only_the_gateway_goes(version: int, acks: int) -> None:
+    gateway = gateway_beside("elsewhere.test")
+    of_java(gateway)
     topic = topic_id("orders") if version >= 13 else "orders"
     before = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
-    gateway.parts.sending_away.begin()
     with jumping_time():
+        gateway.parts.sending_away.begin()
+        gateway.parts.throttling.begin([1, 2])
         told = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
         moved = await gateway.ask(PRODUCE, version, produce_body({topic: [1]}, acks=acks))
         await asyncio.sleep(limits.SILENT_SECONDS * 1.1)
-        assert gateway.parts.throttling.is_silent(gateway.client.connection_id)
-        gateway.client = replace(gateway.client, connection_id=2)
+        assert gateway.parts.throttling.is_silent(1)
+        of_java(gateway, connection_id=2)
         beside = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
-    written = [[(0, 0, 70)]]
-    assert produced(before) == produced(told) == produced(beside) == written
-    assert [milliseconds(each.throttle_time) for each in (before, told, beside)] == [0, throttle_ms, 0]
-    refused = moved.responses[0].partition_responses[0]
-    assert refused.error_code is ErrorCode.not_leader_or_follower, "of another leader it is told"
+        of_java(gateway, connection_id=3)
+        late = await gateway.ask(PRODUCE, version, produce_body({topic: [0]}, acks=acks))
+    assert produced(before) == produced(told) == produced(beside) == [[(0, 0, 70)]]
+    assert [milliseconds(each.throttle_time) for each in (before, told, beside)] == [0, THROTTLE_TIME_MS, 0]
+    for refused in (moved, late):  # by another leader, and on a connection that was not there in time
+        told = refused.responses[0].partition_responses[0]
+        assert told.error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_in_a_transaction_or_without_another_broker_to_ask_it_is_refused() -> None:
+    one_node = [each for each in small_cluster() if each.key not in (node_key(2), node_key(3))]
+    for gateway, transactional_id in (
+        (gateway_beside("elsewhere.test"), "t"),
+        (gateway_beside("elsewhere.test", *one_node), None),
+    ):
+        of_java(gateway)
+        gateway.parts.sending_away.begin()
+        gateway.parts.throttling.begin([1])
+        body = produce_body({"orders": [0]}, transactional_id=transactional_id)
+        answer = await gateway.ask(PRODUCE, 10, body)
+        told = answer.responses[0].partition_responses[0]
+        assert told.error_code is ErrorCode.not_leader_or_follower
+        assert milliseconds(answer.throttle_time) == 0
 
 
 async def test_who_leads_is_nobody() -> None:

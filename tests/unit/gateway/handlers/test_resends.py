@@ -48,6 +48,19 @@ async def test_it_goes_at_once_where_the_new_leader_is_known_already(forwards: b
     assert name_of(run, 1) == (2, A)
 
 
+async def test_it_goes_also_where_the_gateway_is_about_to_stop() -> None:
+    """What comes from now on is refused, for its client to ask where to go: that one was taken before."""
+    run = Preparing(prepares=False)
+    run.gateway.parts.sending_away.begin()
+    await run.produce(A)
+    leads(run, 2, 2)
+    await answer(run, 0, NOT_LEADER)
+    assert name_of(run, 1) == (2, A)
+    await answer(run, 1)
+    await run.produce(B)
+    assert run.answers() == [(0, 1), (NOT_LEADER, -1)]
+
+
 async def test_a_leader_that_does_not_know_yet_is_asked_again() -> None:
     run = Preparing(prepares=False)
     await run.produce(A)
