@@ -1,4 +1,6 @@
-"""The workloads of three brokers: three replicas, acks=all, min.insync.replicas=2, each named three-brokers-..."""
+"""The workloads of three brokers: three replicas, acks=all, min.insync.replicas=2; named three-brokers-..., and
+quiet-three-brokers-... where nothing is to happen.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,11 @@ from workloads import (
 REPLICAS: Final = 3
 KILLS: Final = 5
 LEADER_PARTITIONS: Final = 2_000
+QUIET_PARTITIONS: Final = 10_000
+QUIET_SECONDS: Final = 60.0
+"""How long is counted, however long a run should take: what is done once a minute is in it."""
+SETTLING_SECONDS: Final = 20.0
+"""How long a cluster is left alone before that: what follows a start, or new partitions, is over by then."""
 MANY_SECONDS_MAX: Final = 900.0
 """A broker that had to be killed looks through its logs, and three of them share a machine's cores and disk."""
 
@@ -73,6 +80,37 @@ def many_replicated_partitions(partitions: int, system: System, topic: str, _sec
         **_one_killed(system, counts),
         **_all_started(system, counts),
     }
+
+
+def quiet_partitions(partitions: int, system: System, topic: str, _seconds: float) -> Figures:
+    """What a cluster costs in which nothing happens: without partitions, and with many that have a record each."""
+    wait_for_brokers(system)
+    empty_cpu = _quiet_cpu(system)
+    counts = {f"{topic}-{number}": PARTITIONS_A_TOPIC for number in range(partitions // PARTITIONS_A_TOPIC)}
+    started = time.perf_counter()
+    for name, count in counts.items():
+        create_topic(system, name, count, REPLICAS)
+    wait_for(system.ports, [*counts], _is_whole, MANY_SECONDS_MAX)
+    created = time.perf_counter() - started
+    all_acknowledged(system.ports, counts, MANY_SECONDS_MAX)
+    quiet_cpu = _quiet_cpu(system)
+    wait_for(system.ports, [*counts], _is_whole, 1.0)  # else it was not quiet
+    return {
+        "empty_cpu": empty_cpu,
+        "quiet_cpu": quiet_cpu,
+        "partitions_cpu": quiet_cpu - empty_cpu,
+        "create_s": created,
+        "idle_pss_mb": system.tree.proportional_mb(),
+    }
+
+
+def _quiet_cpu(system: System) -> float:
+    """Percent of a core that all processes take together, while nobody asks anything of them."""
+    time.sleep(SETTLING_SECONDS)
+    cpu_before, before = sum(system.tree.cpu_seconds().values()), time.perf_counter()
+    time.sleep(QUIET_SECONDS)
+    seconds = time.perf_counter() - before
+    return 100 * (sum(system.tree.cpu_seconds().values()) - cpu_before) / seconds
 
 
 def _is_whole(led: Led) -> bool:
@@ -143,6 +181,14 @@ REPLICATED_WORKLOADS: Final = (
         f"three-brokers-{LEADER_PARTITIONS}-partitions",
         "partitions of three replicas made, left alone, one broker killed, all stopped and started, all killed",
         partial(many_replicated_partitions, LEADER_PARTITIONS),
+        needs_fresh=True,
+        is_quick=False,
+        brokers=3,
+    ),
+    Workload(
+        f"quiet-three-brokers-{QUIET_PARTITIONS}-partitions",
+        "three brokers with nothing to do: without partitions, and with many of three replicas that have nothing new",
+        partial(quiet_partitions, QUIET_PARTITIONS),
         needs_fresh=True,
         is_quick=False,
         brokers=3,

@@ -20,8 +20,13 @@ from figures import FIGURES, Spread, paired_ratios, spread_of
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 BEGIN_OF_THREE, END_OF_THREE = "<!-- figures of three: begin -->", "<!-- figures of three: end -->"
+BEGIN_QUIET, END_QUIET = "<!-- figures of quiet: begin -->", "<!-- figures of quiet: end -->"
 OF_THREE: Final = "three-brokers-"
-"""The names of workloads with three brokers begin so; the page has their figures at a place of their own."""
+QUIET: Final = "quiet-"
+PLACES: Final = ((OF_THREE, BEGIN_OF_THREE, END_OF_THREE), (QUIET, BEGIN_QUIET, END_QUIET), ("", BEGIN, END))
+"""How the names of workloads begin whose figures have a place of their own on the page, and that place; the first that
+fits.
+"""
 OURS: Final = "barnabas"
 SEPARATE: Final = "separate"
 """Ours with each service a process of its own."""
@@ -231,9 +236,9 @@ def _markdown_lines(result: dict[str, Any]) -> Iterator[str]:
 
 def fill_in(page: str, result: dict[str, Any]) -> str:
     """`page` with the figures of `result` between their marks; ValueError without them."""
-    of_three = [entry for entry in result["entries"] if entry["workload"].startswith(OF_THREE)]
-    of_one = [entry for entry in result["entries"] if entry not in of_three]
-    for entries, begin, end in ((of_one, BEGIN, END), (of_three, BEGIN_OF_THREE, END_OF_THREE)):
+    for place in PLACES:
+        _, begin, end = place
+        entries = _entries_at(place, result)
         if not entries:
             continue
         before, found_begin, rest = page.partition(begin)
@@ -242,6 +247,13 @@ def fill_in(page: str, result: dict[str, Any]) -> str:
             raise ValueError(f"the page lacks the marks {begin} and {end}")
         page = f"{before}{begin}\n{markdown({**result, 'entries': entries})}\n{end}{after}"
     return page
+
+
+def _entries_at(place: tuple[str, str, str], result: dict[str, Any]) -> list[dict[str, Any]]:
+    def place_of(name: str) -> tuple[str, str, str]:
+        return next(each for each in PLACES if name.startswith(each[0]))
+
+    return [entry for entry in result["entries"] if place_of(entry["workload"]) is place]
 
 
 def main() -> None:
@@ -258,8 +270,7 @@ def main() -> None:
     if arguments.docs:
         page = DOCS / "performance.md"
         page.write_text(fill_in(page.read_text(), result))
-        of_one = [entry for entry in result["entries"] if not entry["workload"].startswith(OF_THREE)]
-        draw({**result, "entries": of_one}, DOCS / "performance.png")
+        draw({**result, "entries": _entries_at(PLACES[-1], result)}, DOCS / "performance.png")
 
 
 if __name__ == "__main__":

@@ -264,7 +264,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 15, 3),
     "add-partitions-for-any-epoch": (add_partitions, "_refusal", of_any_producer, 33, 3),
-    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 3, 3),
+    "answer-an-end-before-it-is-replicated": (end_txn, "handle_end_txn", at_once, 6, 3),
     "take-late-markers-of-the-transaction-before": (ProducerState, "check_marker", by_older_rules, 30, 3),
     "take-markers-of-former-coordinators": (ProducerState, "check_marker", of_any_coordinator, 105, 1),
     "markers-leave-guards": (VerificationGuards, "on_marker", not_listed, 483, 1),

@@ -19,7 +19,6 @@ from barnabas.log.checkpoints.checkpoint_file import (
     RECOVERY_POINT_FILE,
     PartitionKey,
     read_offsets,
-    write_offsets,
 )
 from barnabas.log.checkpoints.clean_shutdown import UNKNOWN_PROCESS, CleanShutdown
 from barnabas.log.checkpoints.cleaner_checkpoint import CleanerCheckpoint
@@ -28,6 +27,7 @@ from barnabas.log.checkpoints.meta_properties import (
     check_meta_properties,
     write_meta_properties,
 )
+from barnabas.log.checkpoints.offset_files import OffsetFiles
 from barnabas.log.checkpoints.partition_metadata import directory_name, parse_directory_name, read_topic_id
 from barnabas.log.closing import check_all_closed, close_logs
 from barnabas.log.config import LogConfig
@@ -70,6 +70,7 @@ class LogDirectory:
         self.high_watermarks = read_offsets(self._files, self._file(HIGH_WATERMARK_FILE))
         """As they were when the directory was opened; the replicas take them from here."""
         self.log_start_offsets = read_offsets(self._files, self._file(LOG_START_OFFSET_FILE))
+        self._offset_files = OffsetFiles(self._files, path)
         self._cleaner = CleanerCheckpoint(self._files, path)
         self.kept_for_missing: set[PartitionKey] = set()
         """Partitions that the checkpoints name with records, on purpose, although they have no log."""
@@ -417,22 +418,21 @@ class LogDirectory:
         A partition that is on disk but not open keeps what its checkpoint said. Raises KAFKA_STORAGE_ERROR.
         """
         with self._checkpoint_lock, storage_errors(self.path):
-            outdated = self._outdated.copy()
-            logs = dict(self.logs)
+            outdated, logs = self._outdated.copy(), dict(self.logs)
             for key, log in logs.items():
                 self.recovery_points[key] = log.recovery_checkpoint
-                if log.log_start_offset > log.segment_base_offsets[0]:
+                if log.log_start_offset > log.segments[0].base_offset:
                     self.log_start_offsets[key] = log.log_start_offset
                 else:
                     self.log_start_offsets.pop(key, None)
             self._write_cleaner_offsets()
-            write_offsets(self._files, self._file(LOG_START_OFFSET_FILE), self.log_start_offsets)
+            self._offset_files.write(LOG_START_OFFSET_FILE, self.log_start_offsets)
             given = high_watermarks or {}  # collected before: a partition may be gone since
             self.high_watermarks.update((key, given[key]) for key in given.keys() & logs.keys())
-            write_offsets(self._files, self._file(HIGH_WATERMARK_FILE), self.high_watermarks)
+            self._offset_files.write(HIGH_WATERMARK_FILE, self.high_watermarks)
             # Last: while it does not name a partition that has moved here, a start takes what the others say from
             # `MoveFacts`.
-            write_offsets(self._files, self._file(RECOVERY_POINT_FILE), self.recovery_points)
+            self._offset_files.write(RECOVERY_POINT_FILE, self.recovery_points)
             self._outdated -= outdated
             self.deleted.remove(outdated - self.high_watermarks.keys() - self.recovery_points.keys())
 

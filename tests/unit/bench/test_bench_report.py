@@ -149,14 +149,18 @@ def test_workloads_have_names_of_their_own() -> None:
 
 
 @pytest.mark.usefixtures("bench")
-def test_figures_of_three_brokers_have_a_place_of_their_own() -> None:
-    from report import BEGIN, BEGIN_OF_THREE, END, END_OF_THREE, OF_THREE, fill_in
+@pytest.mark.parametrize("kind", ["of three", "of quiet"])
+def test_figures_of_three_brokers_have_places_of_their_own(kind: str) -> None:
+    from report import BEGIN, END, PLACES, fill_in
 
-    entries = [{**entry, "workload": f"{OF_THREE}w"} for entry in RESULT["entries"]]
-    old = f"{BEGIN}\nold\n{END}\nbetween\n{BEGIN_OF_THREE}\nold of three\n{END_OF_THREE}\n"
-    page = fill_in(old, {**RESULT, "entries": entries})
-    assert page.startswith(f"{BEGIN}\nold\n{END}\nbetween\n")
-    assert "old of three" not in page
-    assert f"**{OF_THREE}w**" in page
-    with pytest.raises(ValueError, match="figures of three"):
-        fill_in(f"{BEGIN}\n{END}\n", {**RESULT, "entries": entries})
+    place = {"of three": 0, "of quiet": 1}[kind]
+    name, begin, end = PLACES[place]
+    _, other_begin, other_end = PLACES[1 - place]
+    entries = [{**entry, "workload": f"{name}w"} for entry in RESULT["entries"]]
+    others = f"{BEGIN}\nold\n{END}\nbetween\n{other_begin}\nold, too\n{other_end}\n"
+    page = fill_in(f"{others}{begin}\noutdated\n{end}\n", {**RESULT, "entries": entries})
+    assert page.startswith(others)
+    assert "outdated" not in page
+    assert f"**{name}w**" in page
+    with pytest.raises(ValueError, match=f"figures {kind}"):
+        fill_in(others, {**RESULT, "entries": entries})

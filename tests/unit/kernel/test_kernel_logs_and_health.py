@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,17 +61,18 @@ def test_health_names_what_is_missing() -> None:
     assert health.unmet() == ["stopping"]
 
 
+async def get(path: str, target: str) -> str:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer
+
+
 async def test_endpoints_over_a_unix_socket(tmp_path: Path) -> None:
     health = Health()
     health.add_condition("metadata received", lambda: False)
     path = str(tmp_path / "http.sock")
-
-    async def get(target: str) -> str:
-        reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        answer = (await reader.read()).decode()
-        writer.close()
-        return answer
 
     async def metrics() -> bytes:
         return b"metric 1\n"
@@ -75,7 +80,33 @@ async def test_endpoints_over_a_unix_socket(tmp_path: Path) -> None:
     async with serve_http(health_application(health, metrics), f"unix:{path}"):
         while not Path(path).exists():
             await asyncio.sleep(0)
-        assert "503" in (ready := await get("/readyz")).splitlines()[0]
+        assert "503" in (ready := await get(path, "/readyz")).splitlines()[0]
         assert "not ready: metadata received" in ready
-        assert "200 OK" in await get("/healthz")
-        assert "metric 1" in await get("/metrics")
+        page = await get(path, "/healthz")
+        assert "200 OK" in page
+        (date,) = re.findall("^date: (.*)\r$", page, re.MULTILINE)
+        assert abs((parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds()) < 60
+        assert "metric 1" in await get(path, "/metrics")
+
+
+async def test_endpoints_set_no_timer_while_nobody_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "http.sock")
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+
+    def counted(when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(when)
+        return call_at(when, *arguments, **options)
+
+    async def metrics() -> bytes:
+        return b""
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    async with serve_http(health_application(Health(), metrics), f"unix:{path}"):
+        while not Path(path).exists():
+            await asyncio.sleep(0)
+        assert "200 OK" in await get(path, "/healthz")
+        assert timers == []

@@ -17,7 +17,7 @@ from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import SystemFiles
 from barnabas.kernel.threads import SystemThreads
-from barnabas.log import log_directory
+from barnabas.log.checkpoints import offset_files
 from barnabas.log.checkpoints.checkpoint_file import read_offsets, write_offsets
 from barnabas.log.checkpoints.clean_shutdown import CleanShutdown
 from barnabas.log.checkpoints.partition_metadata import parse_directory_name, uuid_from_text, uuid_to_text
@@ -350,7 +350,7 @@ def test_a_deletion_frees_a_full_disk_and_its_checkpoints_follow(
     directory.write_checkpoints({("t", 0): 1})
     points = str(tmp_path / "recovery-point-offset-checkpoint")
     with monkeypatch.context() as patch:
-        patch.setattr(log_directory, "write_offsets", refuse_checkpoints)
+        patch.setattr(offset_files, "write_offsets", refuse_checkpoints)
         directory.delete_partition("t", 0)
         assert [list(left.iterdir()) for left in tmp_path.glob("t-0*")] == [[]]
         # While the file vouches for what was there before, nothing new is there to be vouched for.

@@ -75,7 +75,8 @@ class IsrChanges:
         while True:
             await asyncio.sleep(lag_ms_max / 2000)
             for number, replica in enumerate(list(replicas())):
-                self.look_for_laggards(replica, lag_ms_max)
+                if replica.leader is not None:
+                    self.look_for_laggards(replica, lag_ms_max)
                 if number % limits.LAG_CHECKS_AT_ONCE == 0:
                     await asyncio.sleep(0)
 

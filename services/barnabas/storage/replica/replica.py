@@ -72,8 +72,7 @@ class Replica:
         followed: Followed,
         reports: ReplicaReports,
     ) -> None:
-        self.topic, self.topic_id, self.index = topic, topic_id, index
-        self.internal = internal
+        self.topic, self.topic_id, self.index, self.internal = topic, topic_id, index, internal
         self.log: PartitionLog | None = None
         self.lane: DirectoryLane | None = None
         """The way to the disk of the log directory that holds the log."""
@@ -100,9 +99,7 @@ class Replica:
         self.deletions = PendingDeletions(self)
         self.following = Following(self, followed)
         self._reports = reports
-        self._node_id = node_id
-        self._purgatory = purgatory
-        self._clock = clock
+        self._node_id, self._purgatory, self._clock = node_id, purgatory, clock
         self.opening_since = clock.monotonic()  # or waiting to be opened
         self._durability: Durability | None = None
         self._for_high_watermark = OffsetWaiters()
@@ -170,6 +167,7 @@ class Replica:
     def _take(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
         """The log is `opened` from now on, in the directory of `lane`."""
         self.log, self.lane = opened, lane
+        lane.has_new_high_watermarks = True
         self.appending.open(opened, lane, queue)
         self.following.open(opened, lane, queue)
         self._durability = Durability(
@@ -390,7 +388,7 @@ class Replica:
 
     def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if followers have lagged too long; for now and then."""
-        if self.leader is None:
+        if self.leader is None or self.leader.is_followed_to(self._end_offset, _loop_ms()):
             return None
         proposal = self.leader.shrink(
             log_end_offset=self._end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()
@@ -480,7 +478,8 @@ class Replica:
 
     def _move_high_watermark(self, offset: int, size_bytes: int) -> None:
         """Tell those who wait for it; its readers see `size_bytes` more. The only place that moves it."""
-        self.high_watermark = offset
+        assert self.lane is not None, "its log is open"
+        self.high_watermark, self.lane.has_new_high_watermarks = offset, True
         if self._for_high_watermark:
             self._for_high_watermark.release(offset)
         if self.watchers:

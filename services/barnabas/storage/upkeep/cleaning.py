@@ -122,12 +122,15 @@ class Cleaning:
 
     def _cleanable(self) -> Iterator[Replica]:
         for replica in self._replicas.by_partition.values():
-            opened = replica.log
-            is_free = not replica.is_offline and not self._replicas.moves.is_moving(replica)
-            if opened is not None and is_free and opened.config.is_compacted:
+            # The settings first: few topics are compacted, and all partitions are asked.
+            if not replica.settings.log.is_compacted or replica.log is None:
+                continue
+            if not replica.is_offline and not self._replicas.moves.is_moving(replica):
                 yield replica
 
     def _forget_uncleanable(self) -> None:
+        if not self.uncleanable:
+            return
         current = {(each.topic, each.index): each.log for each in self._cleanable()}
         self.uncleanable = {
             key: failed for key, failed in self.uncleanable.items() if current.get(key) is failed

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.log.checkpoints.checkpoint_file import PartitionKey
 from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.config import StorageConfig
@@ -101,13 +100,12 @@ class Upkeep:
 
 
 class _DirectoryUpkeep:
-    """The same for one log directory; owns which high watermarks are written down."""
+    """The same for one log directory."""
 
     def __init__(self, replicas: Replicas, directories: LogDirectories, lane: DirectoryLane) -> None:
         self._replicas = replicas
         self._directories = directories
         self._lane = lane
-        self._written: dict[PartitionKey, int] = {}
 
     async def flush_recovered(self) -> int:
         if not any(_is_recovered(opened) for opened, _ in self._logs()):
@@ -130,12 +128,16 @@ class _DirectoryUpkeep:
         await self._in_thread(partial(self._directories.write_checkpoints, self._lane.path))
 
     async def write_high_watermarks(self) -> None:
-        high_watermarks = self._replicas.high_watermarks(self._lane)
-        if high_watermarks != self._written:
-            await self._in_thread(
-                partial(self._directories.write_checkpoints, self._lane.path, high_watermarks)
-            )
-            self._written = high_watermarks
+        lane = self._lane
+        if not lane.has_new_high_watermarks:
+            return
+        lane.has_new_high_watermarks = False  # before: what moves while they are written is written next time
+        high_watermarks = self._replicas.high_watermarks(lane)
+        try:
+            await self._in_thread(partial(self._directories.write_checkpoints, lane.path, high_watermarks))
+        except BaseException:
+            lane.has_new_high_watermarks = True
+            raise
 
     def _logs(self) -> list[tuple[PartitionLog, int]]:
         """Every open log of the directory, with its high watermark."""

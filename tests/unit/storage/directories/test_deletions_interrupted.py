@@ -220,7 +220,7 @@ SCENARIOS: Final[dict[Callable[[Node], Action], int]] = {
     deleting_stray: 2,
     deleting_moved_stray: 2,
     taking_back: 15,
-    taking_back_unwritten: 25,
+    taking_back_unwritten: 24,
 }
 """With the calls that each has at least: it must not end before it has begun."""
 

@@ -14,7 +14,7 @@ from storage_harness import StorageHarness, batch, run_node, topic_records
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.files import Files
-from barnabas.log import log_directory
+from barnabas.log.checkpoints import offset_files
 from barnabas.log.checkpoints.partition_metadata import ensure_topic_id
 from barnabas.log.checkpoints.stray import StrayKey, parse_stray_name
 from barnabas.messages.metadata_pb2 import MetadataRecord
@@ -266,7 +266,7 @@ async def test_what_was_set_aside_on_a_full_disk_comes_back(
     async with run_node(tmp_path / "data", tmp_path / "s") as node:
         topic = await node.create_topic()
         await node.append(topic, batch(b"kept"))
-        write = log_directory.write_offsets
+        write = offset_files.write_offsets
 
         def full(files: Files, path: str, offsets: Mapping[tuple[str, int], int]) -> None:
             if strays(tmp_path / "data"):
@@ -274,7 +274,7 @@ async def test_what_was_set_aside_on_a_full_disk_comes_back(
             write(files, path, offsets)
 
         with monkeypatch.context() as patch:
-            patch.setattr(log_directory, "write_offsets", full)
+            patch.setattr(offset_files, "write_offsets", full)
             node.snapshot()
             await until_strays(node, 1)
         node.snapshot(*topic_records("events", topic, leader_epoch=1))

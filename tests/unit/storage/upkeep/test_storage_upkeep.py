@@ -14,8 +14,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config
 
 from barnabas.kernel.config import ConfigError
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
-from barnabas.log.checkpoints.checkpoint_file import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from barnabas.log.checkpoints.checkpoint_file import (
+    HIGH_WATERMARK_FILE,
+    RECOVERY_POINT_FILE,
+    PartitionKey,
+    read_offsets,
+)
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.small_files import SyncError
 from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
@@ -56,6 +62,34 @@ async def test_checkpoints_are_written(node: StorageHarness) -> None:
     await upkeep.write_checkpoints()
     # One less, so that a crash has the indexes of this segment built anew.
     assert read_offsets(node.files, str(node.directory / RECOVERY_POINT_FILE))["events", 1] == 1
+
+
+async def test_high_watermarks_are_written_when_one_has_moved(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, upkeep = await node.create_topic(partitions=2), make_upkeep(node)
+    await upkeep.write_high_watermarks()
+    write, written, fails = node.directories.write_checkpoints, list[dict[PartitionKey, int]](), True
+
+    def noted(path: str, high_watermarks: dict[PartitionKey, int]) -> None:
+        written.append(high_watermarks)
+        if fails:
+            raise KafkaError(ErrorCode.kafka_storage_error, "the disk refuses")
+        write(path, high_watermarks)
+
+    monkeypatch.setattr(node.directories, "write_checkpoints", noted)
+    await upkeep.write_high_watermarks()
+    assert written == []
+    await node.append(topic, batch(b"a"), index=1)
+    with pytest.raises(KafkaError):
+        await upkeep.write_high_watermarks()
+    fails = False
+    for _ in range(2):
+        await upkeep.write_high_watermarks()
+    assert written == [{("events", 0): 0, ("events", 1): 1}] * 2, "once in vain, and not again for nothing"
+    await node.create_topic("others")
+    await upkeep.write_high_watermarks()
+    assert written[2:] == [{("events", 0): 0, ("events", 1): 1, ("others", 0): 0}]
 
 
 async def test_what_recovery_checked_is_synced_once_the_node_is_up(
