@@ -344,7 +344,7 @@ class LeaderState:
         for follower in self._followers.values():
             if follower.log_end_offset != log_end_offset:
                 return False
-            follower.caught_up_ms = now_ms  # it need not fetch again to be so
+            follower.caught_up_ms = max(follower.caught_up_ms, now_ms)  # it need not fetch again to be so
         return not self._caught_up
 
     def shrink(

@@ -198,13 +198,14 @@ class Replica:
         self._reports.look_at(self)
 
     def _unpark(self) -> None:
-        parked, self._parked = self._parked, None
-        self._parked_bytes = 0
+        parked, self._parked, self._parked_bytes = self._parked, None, 0
         for action in parked or ():
             action()
 
     def on_removed(self) -> None:
         """The partition is no longer here: its topic was deleted, or it moved to other nodes."""
+        if self.lane is not None:
+            self.lane.has_new_high_watermarks = True
         self._end(REMOVED)
         self._unpark()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config
+from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config, topic_records
 
 from barnabas.kernel.config import ConfigError
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -87,9 +87,13 @@ async def test_high_watermarks_are_written_when_one_has_moved(
     for _ in range(2):
         await upkeep.write_high_watermarks()
     assert written == [{("events", 0): 0, ("events", 1): 1}] * 2, "once in vain, and not again for nothing"
-    await node.create_topic("others")
+    others = await node.create_topic("others")
     await upkeep.write_high_watermarks()
     assert written[2:] == [{("events", 0): 0, ("events", 1): 1, ("others", 0): 0}]
+    node.snapshot(*topic_records("events", topic, 2), node.deletion(others, "others"))
+    await node.until_open()
+    await upkeep.write_high_watermarks()
+    assert written[3:] == [{("events", 0): 0, ("events", 1): 1}], "what is gone is written down no more"
 
 
 async def test_what_recovery_checked_is_synced_once_the_node_is_up(
