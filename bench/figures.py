@@ -33,7 +33,7 @@ FIGURES: Final = {
     "idle_rss_mb": Figure("resident, idle", "MB", digits=0),
     "idle_pss_mb": Figure("proportional, idle", "MB", digits=0),
     "idle_cpu": Figure("server CPU, idle", "% of a core", digits=1),
-    "empty_cpu": Figure("server CPU, no partitions", "% of a core", digits=2),
+    "empty_cpu": Figure("server CPU, one partition", "% of a core", digits=2),
     "quiet_cpu": Figure("server CPU, partitions with nothing new", "% of a core", digits=2),
     "partitions_cpu": Figure("of it for the partitions", "% of a core", is_compared=False, digits=2),
     "load_rss_mb": Figure("resident under load, peak", "MB", digits=0),

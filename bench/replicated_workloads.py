@@ -83,7 +83,7 @@ def many_replicated_partitions(partitions: int, system: System, topic: str, _sec
 
 
 def quiet_partitions(partitions: int, system: System, topic: str, _seconds: float) -> Figures:
-    """What a cluster costs in which nothing happens: without partitions, and with many that have a record each."""
+    """What a cluster costs in which nothing happens: with one partition, and with many that have a record each."""
     wait_for_brokers(system)
     empty_cpu = _quiet_cpu(system)
     counts = {f"{topic}-{number}": PARTITIONS_A_TOPIC for number in range(partitions // PARTITIONS_A_TOPIC)}
@@ -187,7 +187,7 @@ REPLICATED_WORKLOADS: Final = (
     ),
     Workload(
         f"quiet-three-brokers-{QUIET_PARTITIONS}-partitions",
-        "three brokers with nothing to do: without partitions, and with many of three replicas that have nothing new",
+        "three brokers with nothing to do: with one partition, and with many of three replicas that have nothing new",
         partial(quiet_partitions, QUIET_PARTITIONS),
         needs_fresh=True,
         is_quick=False,

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from fault_plan import Plan
 
-APART_SEEDS: Final = 24
-"""Of 27: none of the seeds recorded for what is planted elsewhere is among them."""
-
 ROUNDS: Final = 27
+"""One seed of so many."""
+
+APART_REMAINDER: Final = 24
+"""Its remainder by ROUNDS: none of the seeds recorded for what is planted elsewhere has it."""
 
 LAST_COORDINATOR: Final = "coordinator-1"
 """Starts when the other one owns the groups; what is made from then on is its own, for its name comes first."""
 
 
 def owners_are_apart(seed: int) -> bool:
-    return seed % ROUNDS == APART_SEEDS
+    return seed % ROUNDS == APART_REMAINDER
 
 
 def with_owners_apart(plan: Plan) -> Plan:
     """With two coordinators, two gateways that clients may change, and none of its own faults."""
-    return replace(plan, gateways=2, coordinators=2, hosts_coordinators=False, faults=())
+    return replace(plan, gateways=2, coordinators=2, hosts_coordinators=False, has_onlooker=False, faults=())

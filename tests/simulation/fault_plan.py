@@ -96,12 +96,9 @@ class Plan:
     """leader.imbalance.check.interval.seconds: how soon preferred leaders come back, while those before them live."""
     is_one_enough: bool
     """Whether acks=1 promises that a record stays: of a leader that is the only replica, and stays it."""
+    has_onlooker: bool
+    """Whether somebody who is no member of the group asks how far it is, through every gateway."""
     faults: tuple[Fault, ...]
-
-    @property
-    def has_onlooker(self) -> bool:
-        """Whether somebody who is no member of the group asks how far it is, through every gateway."""
-        return self.gateways > 1 and any(each.kind == ISLAND for each in self.faults)
 
 
 def _chance(seed: int, about: str) -> random.Random:
@@ -113,8 +110,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
     chance = random.Random(f"{seed}/plan/{replication_factor}")
     replicates = replication_factor > 1
     nodes = 3 if replicates else chance.choice((1, 1, 2, 3))
-    is_flushed = chance.random() < 0.5
-    controllers = chance.choice((1, 2, 2))
+    is_flushed, controllers = chance.random() < 0.5, chance.choice((1, 2, 2))
     faults = _about_nodes(chance, nodes, controllers, loses_power=is_flushed, replicates=replicates)
     is_administered = seed % 5 in ADMINISTERED_SEEDS
     joining, directories = -1, 1
@@ -166,6 +162,7 @@ def make_plan(seed: int, replication_factor: int) -> Plan:
         lag_ms_max=chance.choice((1_500, 1_500, 30_000)),
         rebalance_seconds=random.Random(f"{seed}/plan/rebalance").choice((1, 3, 300)),
         is_one_enough=replication_factor == 1 and joining < 0,
+        has_onlooker=gateways > 1 and any(each.kind == ISLAND for each in faults),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
     )
 

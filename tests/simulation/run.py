@@ -14,6 +14,7 @@ before, to the faults that they need.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import sys
@@ -92,14 +93,25 @@ def run_job(job: Job) -> Result:
 
 
 def fewest_faults(job: Job, count: int) -> tuple[int, ...]:
-    """The faults, of `count`, that a run which fails can do without: found by leaving out one after the other."""
-    without, ends_at = list(job.without), time.monotonic() + SHRINK_SECONDS_MAX
-    for number in range(count):
-        if time.monotonic() > ends_at:
-            break
-        if number not in without and run_job(job._replace(without=(*without, number), trace="")).violations:
-            without.append(number)
+    """The faults, of `count`, that a run which fails can do without: found by leaving out one after the other, until
+    none of those that are left can go.
+    """
+    without, ends_at = set(job.without), time.monotonic() + SHRINK_SECONDS_MAX
+    before: set[int] | None = None
+    while without != before:
+        before = set(without)
+        for number in set(range(count)) - without:
+            if time.monotonic() > ends_at:
+                return tuple(sorted(without))
+            if fails(run_job(job._replace(without=(*sorted(without), number), trace=""))):
+                without.add(number)
     return tuple(sorted(without))
+
+
+def fails(result: Result) -> bool:
+    """Whether it shows what was planted, if something was, or else anything wrong."""
+    plant = PLANTED.get(result.job.plant)
+    return bool(result.violations) if plant is None else plant.is_found_by(result.violations)
 
 
 def command(job: Job) -> str:
@@ -125,9 +137,10 @@ def show_failure(result: Result, *, shrinks: bool) -> None:
         result = run_job(job)
         print(f"  with {len(result.faults)} of its faults, where it says: {result.violations[0]}")
         print(f"  {command(job)}")
-    print("  faults:")
-    for fault in result.faults:
-        print(f"    {fault}")
+    print("  faults, by the numbers that --without has for them:")
+    numbers = (number for number in itertools.count() if number not in job.without)
+    for number, fault in zip(numbers, result.faults, strict=False):
+        print(f"    {number}: {fault}")
     for line in result.tail:
         print(f"    | {line[:240]}")
     sys.stdout.flush()

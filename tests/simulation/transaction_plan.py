@@ -124,7 +124,7 @@ def _apart(seed: int) -> TransactionPlan:
     while at < 6.0:
         is_brief = kind == LATE_ANSWER
         seconds = chance.uniform(0.3, 0.5) if is_brief else chance.uniform(0.4, 1.2)
-        faults.append(TransactionFault(at, kind, seconds, is_aimed=True))
+        faults.append(TransactionFault(at, kind, seconds))
         at += seconds + chance.uniform(0.2, 0.6)
     return TransactionPlan(
         writers=1 if is_steady else 2,

@@ -302,7 +302,7 @@ assert SILENT_SECONDS + QUIET_LOOK_SECONDS < THROTTLE_SECONDS, (
     "who is throttled sends again before it is ended"
 )
 assert THROTTLE_SECONDS < SILENT_SECONDS + RECONNECT_PAUSE_SECONDS_MIN, (
-    "the throttle goes on at the next port, as Java's client knows it by its host"
+    "the throttle goes on at the broker's next port: Java's client keeps it while the host is the same"
 )
 assert TURNS_SECONDS + GOING_SECONDS < SENDING_AWAY_SECONDS
 assert 4 * GATHERED_BYTES_MAX <= DESCRIBED_BYTES_MAX

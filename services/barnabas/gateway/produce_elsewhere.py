@@ -24,11 +24,11 @@ class ProduceElsewhere:
         self._here: Collection[int] = ()
         self._throttled_leader: int | None = None
 
-    def send_away(self, image: MetadataImage, leader: int) -> bool:
-        """Have the client bring elsewhere what node `leader` leads, if that is reached there from now on by `image`.
+    def refuses(self, image: MetadataImage, leader: int) -> bool:
+        """Whether what node `leader` leads is refused here, as by `image` the client reaches it elsewhere from now on.
 
-        Returns whether it is refused here. It is not where the client is Java's, and is throttled, or is to be when
-        it is this connection's turn: then its records are written.
+        It is not where the client is Java's, and is throttled by this answer, or is to be when it is this connection's
+        turn: then its records are written.
         """
         request = self._request
         if image is not self._seen:  # a request may be about a thousand partitions
@@ -38,9 +38,7 @@ class ProduceElsewhere:
             return False
         client, parts = request.client, request.parts
         if leader == self._throttled_leader:
-            throttle_time_ms = parts.throttling.throttle_time_ms(
-                client.connection_id, request.who, request.times
-            )
+            throttle_time_ms = parts.throttling.throttle(client.connection_id, request.who, request.times)
             if throttle_time_ms is not None:
                 self.throttle_time_ms = throttle_time_ms
                 return False
@@ -51,8 +49,8 @@ class ProduceElsewhere:
         """The node to whose partitions the client, if it is Java's, may go on writing until it is throttled.
 
         Not another one: refused, it goes there at once if it knows of leader epochs. None in a transaction: to find
-        that the coordinator's connection has ended costs it retry.backoff.ms, and clients before 3.9.1 may wait much
-        longer than the throttle (KAFKA-17455). None where it knows no other broker that it could ask.
+        that the coordinator's connection has ended costs it retry.backoff.ms, and older clients may wait much longer
+        than the throttle (KAFKA-17455). None where it knows no other broker that it could ask.
         """
         request = self._request
         is_for_it = request.client.software.is_java and request.body.transactional_id is None

@@ -62,7 +62,9 @@ class _Server(uvicorn.Server):
 
 
 def _dated(application: ASGIApp) -> ASGIApp:
-    """The application with the date in its answers (RFC 9110, 6.6.1); uvicorn's is as new as its last look."""
+    """The application with the date in its answers (RFC 9110, 6.6.1). Uvicorn sets its own in the looks that `_Server`
+    leaves out.
+    """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_dated(message: Message) -> None:

@@ -3,7 +3,7 @@
 Java's client stays where it has a connection. What was refused, or under way when its connection ended, it sends again
 only after retry.backoff.ms (100 ms). Where a connection ends with nothing under way it is at another gateway in half of
 that (reconnect.backoff.ms): it asks at once where to go, and sends what came meanwhile there. An answer with a throttle
-time makes it such a moment: for so long the client sends nothing more on the connection (KIP-219). One that is further
+time brings that about: for so long the client sends nothing more on the connection (KIP-219). One that is further
 away than SILENT_SECONDS may have sent something before it heard, and loses as much time as if it was refused.
 
 It asks on another connection, which must not be throttled, too. So of each client, as far as clients can be told apart,
@@ -27,7 +27,7 @@ class Throttling:
     """Owner of which connections are throttled, and of whose turn it is."""
 
     def __init__(self) -> None:
-        self._there: frozenset[int] = frozenset()
+        self._there_at_begin: frozenset[int] = frozenset()
         self._until = 0.0
         """When the last turn begins, by the event loop's time."""
         self._throttled: dict[int, tuple[Who, RequestTimes]] = {}
@@ -37,16 +37,18 @@ class Throttling:
 
     def begin(self, connection_ids: Iterable[int]) -> None:
         """From now on those connections are throttled, each when it is its turn."""
-        self._there, self._until = frozenset(connection_ids), _now() + limits.TURNS_SECONDS
+        self._there_at_begin, self._until = frozenset(connection_ids), _now() + limits.TURNS_SECONDS
 
-    def throttle_time_ms(self, connection_id: int, who: Who, times: RequestTimes) -> int | None:
-        """That of the answer to a request with these `times`: 0 while it is another connection's turn.
+    def throttle(self, connection_id: int, who: Who, times: RequestTimes) -> int | None:
+        """Throttle the connection, if it is its turn, by the answer to the request with these `times`.
 
-        None where its own does not come: it was not there when this began, or too many have the client's name.
+        Returns the throttle time of the answer, in milliseconds: 0 while it is another connection's turn.
+
+        None where its own does not come, as it was not there when this began, or too many have the client's name.
         """
         if connection_id not in self._throttled:
             now = _now()
-            if connection_id not in self._there or now > self._until:
+            if connection_id not in self._there_at_begin or now > self._until:
                 return None
             if now < self._next_at.get(who, now):
                 return 0

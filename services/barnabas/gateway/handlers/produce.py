@@ -173,11 +173,7 @@ class _Produce:
                 if place in self._results or (resend is not None and place not in resend.refused):
                     continue  # it was refused, or is taken already
                 found = leader_of(image, self._request.version, name_or_id, data)
-                if (
-                    elsewhere
-                    and not isinstance(found, ErrorCode)
-                    and elsewhere.send_away(image, found.leader)
-                ):
+                if elsewhere and not isinstance(found, ErrorCode) and elsewhere.refuses(image, found.leader):
                     found = NOBODY_LEADS
                 if resend is not None and found is NOBODY_LEADS:
                     continue

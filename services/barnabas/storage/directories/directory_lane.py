@@ -77,7 +77,9 @@ class DirectoryLane:
         self.late_reads = 0
         """Reads for fetches that are still in their threads although nobody waits for them any more."""
         self.has_new_high_watermarks = False
-        """Whether what is written down of one in the directory, or gone from it, may not be so; the replicas set it."""
+        """Whether a high watermark here has moved, or a partition has come or gone, since they were last written down.
+        The replicas set it; upkeep takes it back, and sets it again where writing fails.
+        """
         # Threads of a pool start when they are first needed. Apart by what they wait for, so that a slow read
         # delays no sync.
         self.opening = threads.executor("disk", opening_threads)

@@ -337,9 +337,9 @@ class LeaderState:
             return None
         return self._propose(self._isr | {node}, eligible)
 
-    def is_followed_to(self, log_end_offset: int, now_ms: float) -> bool:
-        """Whether every follower has all there is, and nobody out of sync is waited for: then `shrink` has nothing to
-        take back. Asked of each partition now and then, of which most have nothing new.
+    def note_caught_up(self, log_end_offset: int, now_ms: float) -> bool:
+        """Followers that have all there is are caught up as of now; returns whether all are, and nobody out of sync is
+        waited for: then `shrink` has nothing to do. For now and then, as most partitions have nothing new.
         """
         for follower in self._followers.values():
             if follower.log_end_offset != log_end_offset:

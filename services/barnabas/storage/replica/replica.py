@@ -389,7 +389,7 @@ class Replica:
 
     def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if followers have lagged too long; for now and then."""
-        if self.leader is None or self.leader.is_followed_to(self._end_offset, _loop_ms()):
+        if self.leader is None or self.leader.note_caught_up(self._end_offset, _loop_ms()):
             return None
         proposal = self.leader.shrink(
             log_end_offset=self._end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()

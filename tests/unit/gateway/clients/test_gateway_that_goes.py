@@ -234,17 +234,17 @@ async def test_who_is_throttled_is_ended_once_nothing_is_under_way_and_then_it_i
     async with ports_that_send_away(monkeypatch) as ports:
         first, second, _ = (each.client.connection_id for each in ports.connections())
         throttling, times = ports.gateway.parts.throttling, RequestTimes()
-        assert throttling.throttle_time_ms(first, WHO, times)
+        assert throttling.throttle(first, WHO, times)
         busy = ports.connections()[0]
         monkeypatch.setattr(Connection, "unsent_bytes", property(lambda connection: connection is busy))
         times.left_at = asyncio.get_running_loop().time()
         await ports.is_left_alone(0, 1, 2)
-        assert not throttling.throttle_time_ms(second, WHO, RequestTimes())
+        assert not throttling.throttle(second, WHO, RequestTimes())
         monkeypatch.setattr(Connection, "unsent_bytes", 0)
         async with asyncio.timeout(10):
             assert await ports.clients[0][0].read() == b""
         await ports.is_left_alone(1, 2)
-        assert throttling.throttle_time_ms(second, WHO, RequestTimes())
+        assert throttling.throttle(second, WHO, RequestTimes())
 
 
 async def test_who_comes_back_nevertheless_is_told_for_a_moment_and_left_to_the_end(

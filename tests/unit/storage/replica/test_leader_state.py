@@ -111,7 +111,7 @@ class Cluster:
 
     def look_at_the_clock(self) -> None:
         self.now_ms += self.chance.choice((1.0, LAG_MS, 2 * LAG_MS))
-        if self.leader.is_followed_to(self.logs[LEADER], self.now_ms):
+        if self.leader.note_caught_up(self.logs[LEADER], self.now_ms):
             return
         self.send(
             self.leader.shrink(
@@ -338,14 +338,14 @@ def test_of_who_is_followed_by_all_nothing_more_is_asked() -> None:
     leader = leading((1, 2))
     for node in (2, 3):
         fetch(leader, node, 5, end=5, start=0 if node == 2 else -1)
-    assert leader.is_followed_to(5, now_ms=5_000.0)
+    assert leader.note_caught_up(5, now_ms=5_000.0)
     fetch(leader, 3, 5, end=5, now_ms=5_000.0)
-    assert not leader.is_followed_to(5, now_ms=5_000.0), "it is waited for, out of sync"
+    assert not leader.note_caught_up(5, now_ms=5_000.0), "it is waited for, out of sync"
     leader.on_record(record((1, 2, 3), partition_epoch=1))
-    assert leader.is_followed_to(5, now_ms=6_000.0)
-    assert not leader.is_followed_to(6, now_ms=6_500.0)
+    assert leader.note_caught_up(5, now_ms=6_000.0)
+    assert not leader.note_caught_up(6, now_ms=6_500.0)
     fetch(leader, 2, 6, end=6, now_ms=6_500.0)
-    assert not leader.is_followed_to(6, now_ms=6_500.0)
+    assert not leader.note_caught_up(6, now_ms=6_500.0)
     shrink = partial(leader.shrink, log_end_offset=6, lag_ms_max=1_000.0, eligible=EPOCHS)
     assert shrink(now_ms=7_000.0) is None, "it had everything a second ago, though it fetched long before"
     assert shrink(now_ms=7_001.0) == Proposal(0, 1, ((1, 10), (2, 20)))
