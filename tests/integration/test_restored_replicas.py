@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 from command_line import CommandLine
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from running_cluster import free_ports, require_program
 from running_services import loose_cluster
@@ -136,7 +136,8 @@ def start_those_that_have_everything(three: ThreeNodes) -> None:
     if unavailable := shown("--unavailable-partitions"):
         admin = AdminClient({"bootstrap.servers": three.cluster.bootstrap})
         elected = admin.elect_leaders(ElectionType.UNCLEAN, unavailable).result(WAIT_SECONDS)
-        assert set(elected.values()) == {None}, elected
+        refused = {error.code() for error in elected.values() if error is not None}
+        assert refused <= {KafkaError.ELECTION_NOT_NEEDED}, elected  # one may have come to lead meanwhile
     wait_until(lambda: not shown("--under-min-isr-partitions"), "the others are not in sync")
 
 
@@ -172,6 +173,7 @@ def test_a_replica_that_fell_out_of_sync_after_the_backup_stays_away_until_other
     later = produce(three)
     following = consume_and_commit(three.cluster, TOPIC)
     assert sorted(following) == sorted(later), "the group goes on where it had committed"
+    wait_for_isr(three, *OTHERS, LEFT_BEHIND)
     stop_all(three)
     for partition in range(len(REPLICAS)):
         logs = [log_of(tmp_path / f"node-{node}", partition) for node in (*OTHERS, LEFT_BEHIND)]

@@ -425,10 +425,11 @@ class LogDirectory:
                     self.log_start_offsets[key] = log.log_start_offset
                 else:
                     self.log_start_offsets.pop(key, None)
+            # Taken before anything is written: what fails now is written next time. A partition may be gone since.
+            given = high_watermarks or {}
+            self.high_watermarks.update((key, given[key]) for key in given.keys() & logs.keys())
             self._write_cleaner_offsets()
             self._offset_files.write(LOG_START_OFFSET_FILE, self.log_start_offsets)
-            given = high_watermarks or {}  # collected before: a partition may be gone since
-            self.high_watermarks.update((key, given[key]) for key in given.keys() & logs.keys())
             self._offset_files.write(HIGH_WATERMARK_FILE, self.high_watermarks)
             # Last: while it does not name a partition that has moved here, a start takes what the others say from
             # `MoveFacts`.
@@ -478,6 +479,7 @@ class LogDirectory:
         try:
             errors = close_logs(self.path, self.logs, self.environment)
             self._closed_properly |= {key: error is None for key, error in errors.items()}
+            self._offset_files.forget()  # the marker vouches for them
             self.write_checkpoints(high_watermarks)
             for error in filter(None, errors.values()):
                 raise error

@@ -19,6 +19,10 @@ class OffsetFiles:
         self._written: dict[str, dict[PartitionKey, int]] = {}
         """By the file's name; nothing of one that may not be on the disk as it was meant."""
 
+    def forget(self) -> None:
+        """Have each written again: for what is to be there although somebody else may have removed it."""
+        self._written.clear()
+
     def write(self, name: str, offsets: Mapping[PartitionKey, int]) -> None:
         """Have the file `name` say `offsets`, durable. Raises OSError.
 

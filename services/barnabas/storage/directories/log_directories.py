@@ -426,16 +426,21 @@ class LogDirectories:
             self.strays.add(stray, directory, facts)
         self._free((topic, index))
 
-    def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> None:
-        """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged."""
+    def write_checkpoints(self, path: str, high_watermarks: Mapping[PartitionKey, int] | None = None) -> bool:
+        """Write one directory's checkpoints, with its part of `high_watermarks`; a failing disk is logged.
+
+        Returns whether they are written: of a directory that is offline there is nothing to write.
+        """
         directory = self._by_path.get(path)
         if directory is None:
-            return  # it is offline
+            return True
         try:
             directory.forget_missing(directory.kept_for_missing - self._missing.keys)
             directory.write_checkpoints(self._own(directory, high_watermarks))
         except KafkaError as error:
             self._lines.error("cannot write checkpoints", path, log_dir=path, reason=error.message)
+            return False
+        return True
 
     def write_cleaner_checkpoint(self, path: str) -> None:
         """Write how far a directory's logs are compacted, where that has changed; a failing disk is logged."""

@@ -122,10 +122,12 @@ class Cleaning:
 
     def _cleanable(self) -> Iterator[Replica]:
         for replica in self._replicas.by_partition.values():
-            # The settings first: few topics are compacted, and all partitions are asked.
+            # The settings first: few topics are compacted, and all partitions are asked. The log follows them in turn
+            # with its appends: until then it has the former ones, by which too much might go.
             if not replica.settings.log.is_compacted or replica.log is None:
                 continue
-            if not replica.is_offline and not self._replicas.moves.is_moving(replica):
+            is_free = not replica.is_offline and not self._replicas.moves.is_moving(replica)
+            if is_free and replica.log.config.is_compacted:
                 yield replica
 
     def _forget_uncleanable(self) -> None:

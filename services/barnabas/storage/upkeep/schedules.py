@@ -132,12 +132,13 @@ class _DirectoryUpkeep:
         if not lane.has_new_high_watermarks:
             return
         lane.has_new_high_watermarks = False  # before: what moves while they are written is written next time
-        high_watermarks = self._replicas.high_watermarks(lane)
+        high_watermarks, are_written = self._replicas.high_watermarks(lane), False
+        write = partial(self._directories.write_checkpoints, lane.path, high_watermarks)
         try:
-            await self._in_thread(partial(self._directories.write_checkpoints, lane.path, high_watermarks))
-        except BaseException:
-            lane.has_new_high_watermarks = True
-            raise
+            are_written = await self._in_thread(write)
+        finally:
+            if not are_written:
+                lane.has_new_high_watermarks = True
 
     def _logs(self) -> list[tuple[PartitionLog, int]]:
         """Every open log of the directory, with its high watermark."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from barnabas.messages.metadata_pb2 import ConfigRecord, MetadataRecord
 from barnabas.metadata.image import config_key
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import decode_records, encode_batch
+from barnabas.storage import limits
 from barnabas.storage.upkeep import cleaning as upkeep_cleaning
 from barnabas.storage.upkeep.cleaning_metrics import CleanerCollector
 
@@ -100,6 +102,33 @@ async def test_a_log_that_cannot_be_cleaned_is_left_alone(
         "barnabas_storage_cleaner_runs_total 1.0",
     ):
         assert line in text
+
+
+async def test_a_log_is_not_cleaned_by_settings_that_it_had_before(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come to it in turn with its appends, and this topic is compacted, but for what is younger than a day."""
+    monkeypatch.setattr(limits, "PROVEN_SECONDS", 0)  # appends go through the writer thread
+    topic = await node.create_topic("t")
+    replica = node.replica(topic)
+    assert replica.log is not None
+    assert replica.lane is not None
+    for key in b"aab":
+        await node.append(topic, encode_batch([(NOW_MS, bytes([key]), b"v", ())]))
+    replica.log.roll()
+    may_go_on = threading.Event()
+    replica.lane.submit(lambda: may_go_on.wait(10), lambda *_: None)
+    queued = node.send_append(topic, encode_batch([(NOW_MS, b"c", b"v", ())]))
+    try:
+        while replica.queue is None or not replica.queue.items:
+            await asyncio.sleep(0)
+        node.apply(topic_config("t", cleanup_policy="compact", min_compaction_lag_ms="86400000"))
+        assert not replica.log.config.is_compacted, "it waits for its turn"
+        assert not await make_cleaning(node).clean_dirtiest()
+    finally:
+        may_go_on.set()
+    await queued
+    assert await offsets(node, topic) == [0, 1, 2], "all of the closed segment"
 
 
 async def test_without_a_limit_it_waits_for_nothing(

@@ -6,7 +6,8 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from storage_harness import NOW_MS, StorageHarness, batch, make_upkeep, run_node, topic_config, topic_records
 
 from barnabas.kernel.config import ConfigError
-from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.files import Files
 from barnabas.kernel.kafka_values import BROKER_RESOURCE
+from barnabas.log.checkpoints import offset_files
 from barnabas.log.checkpoints.checkpoint_file import (
     HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     PartitionKey,
     read_offsets,
+    write_offsets,
 )
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.small_files import SyncError
@@ -69,31 +73,86 @@ async def test_high_watermarks_are_written_when_one_has_moved(
 ) -> None:
     topic, upkeep = await node.create_topic(partitions=2), make_upkeep(node)
     await upkeep.write_high_watermarks()
-    write, written, fails = node.directories.write_checkpoints, list[dict[PartitionKey, int]](), True
+    write, written = node.directories.write_checkpoints, list[dict[PartitionKey, int]]()
 
-    def noted(path: str, high_watermarks: dict[PartitionKey, int]) -> None:
+    def noted(path: str, high_watermarks: dict[PartitionKey, int]) -> bool:
         written.append(high_watermarks)
-        if fails:
-            raise KafkaError(ErrorCode.kafka_storage_error, "the disk refuses")
-        write(path, high_watermarks)
+        return write(path, high_watermarks)
 
     monkeypatch.setattr(node.directories, "write_checkpoints", noted)
     await upkeep.write_high_watermarks()
     assert written == []
     await node.append(topic, batch(b"a"), index=1)
-    with pytest.raises(KafkaError):
-        await upkeep.write_high_watermarks()
-    fails = False
     for _ in range(2):
         await upkeep.write_high_watermarks()
-    assert written == [{("events", 0): 0, ("events", 1): 1}] * 2, "once in vain, and not again for nothing"
+    assert written == [{("events", 0): 0, ("events", 1): 1}], "and not again for nothing"
     others = await node.create_topic("others")
     await upkeep.write_high_watermarks()
-    assert written[2:] == [{("events", 0): 0, ("events", 1): 1, ("others", 0): 0}]
+    assert written[1:] == [{("events", 0): 0, ("events", 1): 1, ("others", 0): 0}]
     node.snapshot(*topic_records("events", topic, 2), node.deletion(others, "others"))
     await node.until_open()
     await upkeep.write_high_watermarks()
-    assert written[3:] == [{("events", 0): 0, ("events", 1): 1}], "what is gone is written down no more"
+    assert written[2:] == [{("events", 0): 0, ("events", 1): 1}], "what is gone is written down no more"
+
+
+@pytest.mark.parametrize("refused", [LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE])
+async def test_what_the_disk_refused_is_written_the_next_time(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    topic, upkeep = await node.create_topic(), make_upkeep(node)
+    await upkeep.write_high_watermarks()
+    await node.append(topic, batch(b"a", b"b"))
+    opened = node.replica(topic).log
+    assert opened is not None
+    opened.flush()
+    opened.maybe_increment_log_start_offset(1)  # so that each of the files has something new to say
+
+    def refuses(files: Files, path: str, offsets: Mapping[PartitionKey, int]) -> None:
+        if path.endswith(refused):
+            raise OSError(errno.ENOSPC, "full")
+        write_offsets(files, path, offsets)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(offset_files, "write_offsets", refuses)
+        await upkeep.write_high_watermarks()
+    await upkeep.write_high_watermarks()
+    path = str(node.directory / HIGH_WATERMARK_FILE)
+    assert read_offsets(node.files, path) == {("events", 0): 2}
+
+
+async def test_what_moves_while_high_watermarks_are_written_is_written_the_next_time(
+    node: StorageHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, upkeep = await node.create_topic(), make_upkeep(node)
+    write, is_writing, may_go_on = node.directories.write_checkpoints, threading.Event(), threading.Event()
+
+    def slow(path: str, high_watermarks: dict[PartitionKey, int]) -> bool:
+        is_writing.set()
+        may_go_on.wait(10)
+        return write(path, high_watermarks)
+
+    monkeypatch.setattr(node.directories, "write_checkpoints", slow)
+    writing = asyncio.ensure_future(upkeep.write_high_watermarks())
+    while not is_writing.is_set():
+        await asyncio.sleep(0)
+    await node.append(topic, batch(b"a"))
+    may_go_on.set()
+    await writing
+    await upkeep.write_high_watermarks()
+    path = str(node.directory / HIGH_WATERMARK_FILE)
+    assert read_offsets(node.files, path) == {("events", 0): 1}
+
+
+async def test_a_stop_writes_what_somebody_else_has_removed(tmp_path: Path) -> None:
+    """The marker of a clean shutdown vouches for them."""
+    files = (LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE)
+    async with run_node(tmp_path / "data", tmp_path / "s") as node:
+        await node.append(await node.create_topic(), batch(b"a"))
+        upkeep = make_upkeep(node)
+        await upkeep.write_high_watermarks()
+        for name in files:
+            (node.directory / name).unlink()
+    assert {path.name for path in (tmp_path / "data").iterdir()} >= {*files}
 
 
 async def test_what_recovery_checked_is_synced_once_the_node_is_up(
