@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from group_history import GroupHistory
 from history import Place
@@ -66,6 +66,9 @@ class Interrupted(Exception):
 
 class Member:
     """One place in the group, taken by one member after another. Owner of who he is, and of what he owns."""
+
+    asks_for_stable: ClassVar[bool] = False
+    """Whether who looks where to go on wants no offset but of whoever owns the group."""
 
     def __init__(
         self,
@@ -195,7 +198,10 @@ class Member:
         """What is committed of each, 0 if nothing is."""
         asked = self._history.ask(places)
         topic = {"name": places[0].topic, "partition_indexes": [each.partition for each in places]}
-        answer = await self._ask(OFFSET_FETCH, 5, {"group_id": self.group, "topics": [topic]})
+        request: dict[str, Any] = {"group_id": self.group, "topics": [topic]}
+        if self.asks_for_stable:
+            request["require_stable"] = True
+        answer = await self._ask(OFFSET_FETCH, 7 if self.asks_for_stable else 5, request)
         found = {}
         for each in answer.topics[0].partitions:
             self._check(OFFSET_FETCH, ErrorCode(each.error_code))

@@ -25,7 +25,11 @@ PAUSE_SECONDS: Final = 0.1
 
 
 class Onlooker(Member):
-    """Owner of nothing: holds what it is told against what members were told."""
+    """Owner of nothing: asks as a member does, without being one, and holds answers against what was told before."""
+
+    asks_for_stable = (
+        True  # while the log's leader refuses writes, a former owner may tell others what it has
+    )
 
     def __init__(
         self,

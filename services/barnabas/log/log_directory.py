@@ -426,13 +426,11 @@ class LogDirectory:
                 else:
                     self.log_start_offsets.pop(key, None)
             # Taken before anything is written: what fails now is written next time. A partition may be gone since.
-            given = high_watermarks or {}
-            self.high_watermarks.update((key, given[key]) for key in given.keys() & logs.keys())
+            self.high_watermarks |= {key: at for key, at in (high_watermarks or {}).items() if key in logs}
             self._write_cleaner_offsets()
             self._offset_files.write(LOG_START_OFFSET_FILE, self.log_start_offsets)
             self._offset_files.write(HIGH_WATERMARK_FILE, self.high_watermarks)
-            # Last: while it does not name a partition that has moved here, a start takes what the others say from
-            # `MoveFacts`.
+            # Last: while it names no partition that has moved here, a start takes what the others say from MoveFacts.
             self._offset_files.write(RECOVERY_POINT_FILE, self.recovery_points)
             self._outdated -= outdated
             self.deleted.remove(outdated - self.high_watermarks.keys() - self.recovery_points.keys())
