@@ -91,6 +91,10 @@ FAILED_ONCE = (
     ),  # a partition was moved to the one node that was to lose its disk for what nobody could read there
     (5612, 1),  # a coordinator whose log's leader did not answer told what had been committed once
     (6243, 3),  # what compaction had taken counted as missing where epochs were known from what it had left
+    (
+        1_780_944_023,
+        3,
+    ),  # what was deleted came back in a crash without its leader epochs, and could follow nobody
     (1_562_703_002, 1),  # a node that was started meanwhile counted as one that had heard of a deletion
     (
         5633,

@@ -28,7 +28,7 @@ class ProduceElsewhere:
         """Whether what node `leader` leads is refused here, as by `image` the client reaches it elsewhere from now on.
 
         It is not where the client is Java's, and is throttled by this answer, or is to be when it is this connection's
-        turn: then its records are written.
+        turn: then its records are written. Either is noted, for the connection to be ended.
         """
         request = self._request
         if image is not self._seen:  # a request may be about a thousand partitions

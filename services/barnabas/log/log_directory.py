@@ -477,7 +477,7 @@ class LogDirectory:
         try:
             errors = close_logs(self.path, self.logs, self.environment)
             self._closed_properly |= {key: error is None for key, error in errors.items()}
-            self._offset_files.forget()  # the marker vouches for them
+            self._offset_files.forget()  # the marker vouches for these three
             self.write_checkpoints(high_watermarks)
             for error in filter(None, errors.values()):
                 raise error

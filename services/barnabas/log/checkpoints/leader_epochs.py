@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -110,6 +111,14 @@ class LeaderEpochCache:
             after = bisect.bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
             if after:
                 self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
+
+    def put_before(self, starts: Sequence[tuple[int, int]]) -> None:
+        """Know of these epochs, each with its first offset, that they came before all that is known, too."""
+        if starts:
+            with self._changing:
+                first = tuple(EpochEntry(*start) for start in starts)
+                newer = (entry for entry in self._entries if entry.epoch > first[-1].epoch)
+                self._entries = (*first, *newer)
 
     def take_over(self, entries: tuple[EpochEntry, ...]) -> None:
         """Know these, and nothing else: they are those of a log with the same records."""

@@ -104,6 +104,8 @@ def load(
     epochs.truncate_from_end(min(known_end, log_end_offset))
     epochs.truncate_from_start(log_start_offset)
     _assign_all(epochs, epoch_starts, log_end_offset)
+    if not was_compacted:  # or an epoch's first batch may be gone
+        _find_first_epochs(epochs, segments, log_start_offset, log_end_offset)
     _log_findings(directory, report, log_end_offset)
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
 
@@ -123,6 +125,30 @@ def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log
     for epoch, start_offset in starts:
         if epoch > epochs.latest_epoch and start_offset < log_end_offset:
             epochs.assign(epoch, start_offset)
+
+
+def _find_first_epochs(
+    epochs: LeaderEpochCache, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
+) -> None:
+    """Read from the batches of which epochs they are that come before all that is known, if there are any.
+
+    Records were deleted, and a crash brought them back: the epochs' file said so already, and the checkpoint of the
+    log's start did not. A log with records of no known epoch could follow nobody.
+    """
+    known_from = epochs.entries[0].start_offset if epochs.entries else log_end_offset
+    found: list[tuple[int, int]] = []
+    for segment in segments:
+        if log_start_offset >= known_from or segment.base_offset >= known_from:
+            break
+        for scanned in scan_headers(segment.open().file, 0, segment.size):
+            header = scanned.header
+            if header.base_offset >= known_from:
+                break
+            if header.last_offset >= log_start_offset and (
+                header.partition_leader_epoch > (found[-1][0] if found else NO_LEADER_EPOCH)
+            ):
+                found.append((header.partition_leader_epoch, max(header.base_offset, log_start_offset)))
+    epochs.put_before(found)
 
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:

@@ -122,12 +122,12 @@ class Cleaning:
 
     def _cleanable(self) -> Iterator[Replica]:
         for replica in self._replicas.by_partition.values():
-            # The settings first: few topics are compacted, and all partitions are asked. The log follows them in turn
+            # The settings first: few topics are compacted, and all partitions are asked. The log takes new ones in turn
             # with its appends: until then it has the former ones, by which too much might go.
             if not replica.settings.log.is_compacted or replica.log is None:
                 continue
             is_free = not replica.is_offline and not self._replicas.moves.is_moving(replica)
-            if is_free and replica.log.config.is_compacted:
+            if is_free and replica.log.config == replica.settings.log:
                 yield replica
 
     def _forget_uncleanable(self) -> None:

@@ -289,3 +289,35 @@ def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
     assert again.recovery_report.segments_set_aside[0] == base
     assert path.read_bytes() == first
     assert Path(f"{path}.1").stat().st_size > 0
+
+
+@pytest.mark.parametrize("deleted_to", [3, 7, 15, 19], ids=["in an epoch", "an epoch", "most", "all"])
+@pytest.mark.parametrize("start", [0, 2])
+def test_records_that_a_crash_brings_back_have_their_epochs(
+    tmp_path: Path, deleted_to: int, start: int
+) -> None:
+    """Of what was deleted the epochs' file says nothing any more, but the checkpoint of the log's start is older. Such
+    a log could follow nobody from then on where it lost its end up to there.
+    """
+    log = open_log(tmp_path)
+    log.append_as_leader(encode_batch([(1, None, b"v", ())] * 3), 1)
+    for count, epoch in ((4, 1), (6, 2), (6, 4)):
+        fill(log, count, epoch=epoch)
+    log.maybe_increment_log_start_offset(deleted_to)
+    log.flush()
+    log.release()
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=start)
+    assert again.epochs.entries == ((1, start), (2, 7), (4, 13))
+    again.truncate_to(deleted_to)
+    assert again.last_epoch == {3: 1, 7: 1, 15: 4, 19: 4}[deleted_to]
+
+
+def test_of_a_compacted_log_they_are_not_read(tmp_path: Path) -> None:
+    """An epoch's first batch may be gone: the epoch would seem to begin where it does not."""
+    log = open_log(tmp_path)
+    fill(log, 7, epoch=1)
+    fill(log, 6, epoch=2)
+    log.maybe_increment_log_start_offset(9)
+    log.flush()
+    log.release()
+    assert open_log(tmp_path, recovery_point=13, first_dirty_offset=0).epochs.entries == ((2, 9),)

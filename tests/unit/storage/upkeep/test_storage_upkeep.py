@@ -116,8 +116,8 @@ async def test_what_the_disk_refused_is_written_the_next_time(
         patch.setattr(offset_files, "write_offsets", refuses)
         await upkeep.write_high_watermarks()
     await upkeep.write_high_watermarks()
-    path = str(node.directory / HIGH_WATERMARK_FILE)
-    assert read_offsets(node.files, path) == {("events", 0): 2}
+    for name, offset in ((LOG_START_OFFSET_FILE, 1), (HIGH_WATERMARK_FILE, 2), (RECOVERY_POINT_FILE, 1)):
+        assert read_offsets(node.files, str(node.directory / name)) == {("events", 0): offset}, name
 
 
 async def test_what_moves_while_high_watermarks_are_written_is_written_the_next_time(
