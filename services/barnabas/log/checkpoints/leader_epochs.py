@@ -113,12 +113,20 @@ class LeaderEpochCache:
                 self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
 
     def put_before(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Know of these epochs, each with its first offset, that they came before all that is known, too."""
-        if starts:
-            with self._changing:
-                first = tuple(EpochEntry(*start) for start in starts)
-                newer = (entry for entry in self._entries if entry.epoch > first[-1].epoch)
-                self._entries = (*first, *newer)
+        """Know of these epochs, each with the first offset of its batches, that came before all that is known.
+
+        What is known stands. What does not rise with it in epoch and offset is from a damaged batch, or from a segment
+        that ends behind the next one's beginning, and is left out.
+        """
+        with self._changing:
+            entries = self._entries
+            for entry in (EpochEntry(*start) for start in reversed(starts)):
+                first = entries[0] if entries else None
+                if first is None or (entry.epoch < first.epoch and entry.start_offset < first.start_offset):
+                    entries = (entry, *entries)
+                elif entry.epoch == first.epoch and entry.start_offset < first.start_offset:
+                    entries = (entry, *entries[1:])
+            self._entries = entries
 
     def take_over(self, entries: tuple[EpochEntry, ...]) -> None:
         """Know these, and nothing else: they are those of a log with the same records."""

@@ -128,27 +128,39 @@ def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log
 
 
 def _find_first_epochs(
-    epochs: LeaderEpochCache, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
+    epochs: LeaderEpochCache,
+    segments: Sequence[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
 ) -> None:
     """Read from the batches of which epochs they are that come before all that is known, if there are any.
 
     Records were deleted, and a crash brought them back: the epochs' file said so already, and the checkpoint of the
-    log's start did not. A log with records of no known epoch could follow nobody.
+    log's start did not. A log with records of no known epoch could follow nobody. Raises OSError.
     """
     known_from = epochs.entries[0].start_offset if epochs.entries else log_end_offset
+    if log_start_offset >= known_from:
+        return
+    epochs.put_before(_epochs_of(segments, log_start_offset, known_from))
+
+
+def _epochs_of(segments: Sequence[Segment], start: int, end: int) -> list[tuple[int, int]]:
+    """(leader epoch, first offset) of the batches from `start` to before `end`, wherever the epoch changes."""
     found: list[tuple[int, int]] = []
-    for segment in segments:
-        if log_start_offset >= known_from or segment.base_offset >= known_from:
-            break
-        for scanned in scan_headers(segment.open().file, 0, segment.size):
+    for number, segment in enumerate(segments):
+        ends = segments[number + 1].base_offset if number + 1 < len(segments) else end
+        if ends <= start or segment.base_offset >= end:
+            continue
+        opened = segment.open().file
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        for scanned in scan_headers(opened, position, segment.size):
             header = scanned.header
-            if header.base_offset >= known_from:
+            if header.base_offset >= min(ends, end):
                 break
-            if header.last_offset >= log_start_offset and (
-                header.partition_leader_epoch > (found[-1][0] if found else NO_LEADER_EPOCH)
-            ):
-                found.append((header.partition_leader_epoch, max(header.base_offset, log_start_offset)))
-    epochs.put_before(found)
+            epoch = header.partition_leader_epoch
+            if header.last_offset >= start and epoch >= 0 and (not found or epoch != found[-1][0]):
+                found.append((epoch, max(header.base_offset, start)))
+    return found
 
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:
