@@ -104,7 +104,8 @@ def load(
     epochs.truncate_from_end(min(known_end, log_end_offset))
     epochs.truncate_from_start(log_start_offset)
     _assign_all(epochs, epoch_starts, log_end_offset)
-    if not was_compacted:  # or an epoch's first batch may be gone
+    # Of a compacted log an epoch's first batch may be gone; and what a proper stop has written is all there is.
+    if not was_compacted and not (first == len(segments) and epochs.entries):
         _find_first_epochs(epochs, segments, log_start_offset, log_end_offset)
     _log_findings(directory, report, log_end_offset)
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
@@ -160,7 +161,9 @@ def _epochs_of(segments: Sequence[Segment], start: int, end: int) -> list[tuple[
             epoch = header.partition_leader_epoch
             if header.last_offset >= start and epoch >= 0 and (not found or epoch != found[-1][0]):
                 found.append((epoch, max(header.base_offset, start)))
-    return found
+    # No checksum covers the epoch: one batch of another epoch amid those of one is a damaged one.
+    amid = {at for at in range(1, len(found) - 1) if found[at - 1][0] == found[at + 1][0]}
+    return [each for at, each in enumerate(found) if at not in amid]
 
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:

@@ -342,14 +342,29 @@ def test_where_all_epochs_are_known_no_batch_is_read_for_them(
     assert open_log(tmp_path, recovery_point=19, log_start_offset=9).epochs.entries == ((2, 9), (4, 13))
 
 
-def test_what_is_known_of_epochs_stands_against_a_damaged_batch(tmp_path: Path) -> None:
+def test_after_a_proper_stop_no_batch_is_read_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log may begin before its first batch."""
+    three_epochs(tmp_path, deleted_to=9)
+    monkeypatch.setattr(loader, "_epochs_of", lambda *_: pytest.fail("what is written is all there is"))
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=8, clean=True)
+    assert again.epochs.entries == ((2, 9), (4, 13))
+
+
+@pytest.mark.parametrize(
+    ("batch", "damage", "begins"), [(1, 0x40000001, 0), (1, 0, 0), (1, 0xFFFFFFFF, 0), (0, 0xFFFFFFFF, 3)]
+)
+def test_what_is_known_of_epochs_stands_against_a_damaged_batch(
+    tmp_path: Path, batch: int, damage: int, begins: int
+) -> None:
     path = segment_path(three_epochs(tmp_path, deleted_to=15), 0)
     data = bytearray(path.read_bytes())
-    second = [position for position, _ in iterate_headers(bytes(data))][1]
-    data[second + 12] = 0x40  # no checksum covers the leader epoch
+    at = [position for position, _ in iterate_headers(bytes(data))][batch] + 12
+    data[at : at + 4] = damage.to_bytes(4)  # no checksum covers the leader epoch
     path.write_bytes(data)
     again = open_log(tmp_path, recovery_point=19, log_start_offset=0)
-    assert again.epochs.entries == ((1, 0), (2, 7), (4, 13))
+    assert again.epochs.entries == ((1, begins), (2, 7), (4, 13))
 
 
 def test_epochs_before_what_is_known_rise_with_it(tmp_path: Path) -> None:
@@ -359,6 +374,8 @@ def test_epochs_before_what_is_known_rise_with_it(tmp_path: Path) -> None:
     assert epochs.entries == ((4, 5),)
     epochs.put_before([(1, 0), (9, 2), (1, 3), (3, 7)])
     assert epochs.entries == ((1, 0), (4, 5)), "the next segment counts where two overlap"
+    epochs.put_before([(1, 3)])
+    assert epochs.entries == ((1, 0), (4, 5))
 
 
 def test_of_a_compacted_log_they_are_not_read(tmp_path: Path) -> None:
