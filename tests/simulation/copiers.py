@@ -16,7 +16,6 @@ from group_history import GroupHistory
 from groups import (
     JOIN_AGAIN,
     LEAVE_GROUP,
-    OFFSET_FETCH,
     TENURE_SECONDS,
     TENURE_SECONDS_MAX,
     Interrupted,
@@ -195,15 +194,7 @@ class Copier(Member):
         """What is committed of each, once nothing is pending there (KIP-447)."""
         while True:
             known = {place: self._transactions.committed_offset(place) for place in places}
-            topic = {"name": places[0].topic, "partition_indexes": [each.partition for each in places]}
-            request = {"group_id": self.group, "topics": [topic], "require_stable": True}
-            answer = await self._ask(OFFSET_FETCH, 7, request)
-            found = {}
-            for each in answer.topics[0].partitions:
-                code = ErrorCode(each.error_code)
-                if code is not ErrorCode.unstable_offset_commit:
-                    self._check(OFFSET_FETCH, code)
-                    found[Place(places[0].topic, each.partition_index)] = max(0, each.committed_offset)
+            found = await self._stable(places)
             self._transactions.on_told(known, found, self.name)
             if len(found) == len(places):
                 self._say(f"goes on at {[(place.partition, offset) for place, offset in found.items()]}")

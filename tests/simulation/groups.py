@@ -212,6 +212,19 @@ class Member:
         self._history.on_told(asked, found, self.name)
         return found
 
+    async def _stable(self, places: Sequence[Place]) -> dict[Place, int]:
+        """What is committed of those on which nothing is pending (KIP-447), 0 if nothing is."""
+        topic = {"name": places[0].topic, "partition_indexes": [each.partition for each in places]}
+        request = {"group_id": self.group, "topics": [topic], "require_stable": True}
+        answer = await self._ask(OFFSET_FETCH, 7, request)
+        found = {}
+        for each in answer.topics[0].partitions:
+            code = ErrorCode(each.error_code)
+            if code is not ErrorCode.unstable_offset_commit:
+                self._check(OFFSET_FETCH, code)
+                found[Place(places[0].topic, each.partition_index)] = max(0, each.committed_offset)
+        return found
+
     def _identity(self, generation: str) -> dict[str, Any]:
         return {"group_id": self.group, generation: self._generation, "member_id": self._member_id}
 

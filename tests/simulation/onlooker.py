@@ -12,13 +12,11 @@ from typing import Final
 
 from copiers import COPIERS
 from group_history import GroupHistory
-from groups import OFFSET_FETCH, Member
+from groups import Member
 from history import Place
 from kafka_client import KafkaClient
 from transaction_history import TransactionHistory
 from world import World
-
-from barnabas.kernel.errors import ErrorCode
 
 PAUSE_SECONDS: Final = 0.1
 """Between two looks, at most."""
@@ -27,9 +25,8 @@ PAUSE_SECONDS: Final = 0.1
 class Onlooker(Member):
     """Owner of nothing: asks as a member does, without being one, and holds answers against what was told before."""
 
-    asks_for_stable = (
-        True  # while the log's leader refuses writes, a former owner may tell others what it has
-    )
+    # While the log's leader refuses writes, a former owner may tell who does not ask for that what it has.
+    asks_for_stable = True
 
     def __init__(
         self,
@@ -67,14 +64,6 @@ class CopyOnlooker(Onlooker):
 
     async def _look(self) -> None:
         known = {place: self._transactions.committed_offset(place) for place in self._places}
-        topic = {"name": self._places[0].topic, "partition_indexes": [each.partition for each in known]}
-        request = {"group_id": self.group, "topics": [topic], "require_stable": True}
-        answer = await self._ask(OFFSET_FETCH, 7, request)
-        found = {}
-        for each in answer.topics[0].partitions:
-            code = ErrorCode(each.error_code)
-            if code is not ErrorCode.unstable_offset_commit:
-                self._check(OFFSET_FETCH, code)
-                found[Place(topic["name"], each.partition_index)] = max(0, each.committed_offset)
+        found = await self._stable(self._places)
         self._say(f"is told that {[(place.partition, offset) for place, offset in found.items()]} is stable")
         self._transactions.on_told(known, found, self.name)

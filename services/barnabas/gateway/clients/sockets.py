@@ -299,9 +299,8 @@ class Sockets:
             if connection.client.software.is_librdkafka:
                 continue
             connection_id = connection.client.connection_id
-            if (throttling.is_silent(connection_id) or away.has_had_time_to_go(connection_id)) and _is_quiet(
-                connection
-            ):
+            can_go = throttling.is_silent(connection_id) or away.has_had_time_to_go(connection_id)
+            if can_go and _is_quiet(connection):
                 connection.drain()
                 throttling.on_ended(connection_id)
             else:
