@@ -106,7 +106,8 @@ def see_through(
             outcome = carry_out(administration, planned.reassignments, planned.under_way, pace)
             elect_preferred(administration, [reassignment.place for reassignment in outcome.done])
             done += outcome.done
-            if not tell_outcome(outcome) and not outcome.done:
+            tell_outcome(outcome)
+            if not outcome.is_complete and not outcome.done:
                 raise Refused(unfinished)
             state = read_state(administration)
 
@@ -142,19 +143,18 @@ def carry_out(
     return outcome
 
 
-def tell_outcome(outcome: Outcome) -> bool:
-    """Say what was not done, and why; whether everything was."""
+def tell_outcome(outcome: Outcome) -> None:
+    """Say what was not done, and why."""
     if outcome.gone:
         say(f"{counted(len(outcome.gone), 'partition')} passed over: their topics were deleted meanwhile")
-    if outcome.passed_over:
-        first = outcome.passed_over[0]
-        say(
-            f"{counted(len(outcome.passed_over), 'partition')} such as {first.topic}-{first.number} passed over: "
-            "somebody else reassigned them meanwhile, or gave that up"
-        )
+    for what, why in (
+        (outcome.passed_over, "passed over: somebody else reassigned them meanwhile"),
+        (outcome.given_up, "not reassigned: somebody gave that up meanwhile"),
+    ):
+        for first in what[:1]:
+            say(f"{counted(len(what), 'partition')} such as {first.topic}-{first.number} {why}")
     for (topic, number), problem in list(outcome.refused.items())[:1]:
         say(f"{counted(len(outcome.refused), 'partition')} refused, such as {topic}-{number}: {problem}")
-    return not outcome.passed_over and not outcome.refused
 
 
 class Teller:

@@ -30,6 +30,11 @@ COLUMNS: Final = (
     Column("bytesAfter", "AFTER", "green", is_number=True),
 )
 
+PLANS_MAX: Final = 5
+"""Others reassign partitions meanwhile, and the controller those of internal topics: so often it is planned at most."""
+
+UNFINISHED: Final = "not all was done: `barnabas rebalance` plans what is left"
+
 LeadersOnlyFlag = Annotated[
     bool,
     typer.Option("--leaders-only", help="Move no replica: change who is preferred to lead, and let them."),
@@ -73,14 +78,23 @@ def rebalance(
         if cancel:
             _cancel(administration, state, is_agreed=yes)
             return
-        under_way = [reassignment_under_way(part) for part in state.partitions if part.is_being_reassigned]
-        plan = plan_rebalance(state, leaders_only=leaders_only, tolerance=tolerance)
-        _show(state, plan, len(under_way), output)
-        if dry_run:
-            return
-        if plan.reassignments or under_way:
-            _agree(plan, is_agreed=yes)
-        carry_out_plan(administration, state, plan.reassignments, under_way, pace)
+        for turn in range(PLANS_MAX):
+            under_way = [
+                reassignment_under_way(part) for part in state.partitions if part.is_being_reassigned
+            ]
+            plan = plan_rebalance(state, leaders_only=leaders_only, tolerance=tolerance)
+            if turn:
+                say("planned again, for others changed what was planned:")
+                _tell(state, plan, len(under_way))
+            else:
+                _show(state, plan, len(under_way), output)
+            if dry_run:
+                return
+            _agree(plan, is_agreed=yes, is_begun=turn > 0)
+            if carry_out_plan(administration, state, plan.reassignments, under_way, pace):
+                return
+            state = read_state(administration)
+    raise Refused(UNFINISHED)
 
 
 app = flags.application(rebalance)
@@ -117,6 +131,10 @@ def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat)
         show_document(document, output)
         return
     show_rows(plan_rows(state, plan), COLUMNS, output, title="plan")
+    _tell(state, plan, under_way)
+
+
+def _tell(state: ClusterState, plan: Plan, under_way: int) -> None:
     away = [str(node.node_id) for node in state.nodes if not node.is_alive]
     if away:
         say(f"what is on node {', '.join(away)}, which is away, stays there")
@@ -131,14 +149,14 @@ def _show(state: ClusterState, plan: Plan, under_way: int, output: OutputFormat)
         say("nothing is to be moved")
 
 
-def _agree(plan: Plan, *, is_agreed: bool) -> None:
+def _agree(plan: Plan, *, is_agreed: bool, is_begun: bool) -> None:
     """Ask, unless that was answered. Raises Refused for a no, or where nobody can be asked."""
     if is_agreed or not plan.reassignments:
         return
     if not sys.stdin.isatty():
         raise usage("nobody is there to be asked: add --yes, or --dry-run to see the plan alone")
     if not typer.confirm("carry it out?", err=True):
-        raise Refused("nothing was changed")
+        raise Refused("nothing more was changed" if is_begun else "nothing was changed")
 
 
 def carry_out_plan(
@@ -147,8 +165,11 @@ def carry_out_plan(
     reassignments: Sequence[Reassignment],
     under_way: Sequence[Reassignment],
     pace: carrying_out.Pace,
-) -> None:
-    """Carry it out at its pace, and have the preferred replicas lead. Raises Refused where not all was done."""
+) -> bool:
+    """Carry it out at its pace, and have the preferred replicas lead; whether others left the plan as it was.
+
+    Raises Refused where the cluster refused some of it, or somebody gave some up.
+    """
     from barnabas.cli.kafka.reassigning import elect_preferred
     from barnabas.cli.kafka.temporary_throttles import TemporaryThrottles
 
@@ -158,8 +179,10 @@ def carry_out_plan(
         outcome = carrying_out.carry_out(administration, reassignments, under_way, pace)
     # Those that were deleted meanwhile are among them: they are no loss.
     elect_preferred(administration, [part.place for part in state.partitions])
-    if not carrying_out.tell_outcome(outcome):
-        raise Refused("not all was done: `barnabas rebalance` plans what is left")
+    carrying_out.tell_outcome(outcome)
+    if outcome.refused or outcome.given_up:
+        raise Refused(UNFINISHED)
+    return not outcome.passed_over
 
 
 def _cancel(administration: Administration, state: ClusterState, *, is_agreed: bool) -> None:

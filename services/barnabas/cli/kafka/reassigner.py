@@ -72,14 +72,26 @@ class Outcome:
     gone: list[Reassignment] = field(default_factory=list)
     """Their topics were deleted."""
     passed_over: list[Reassignment] = field(default_factory=list)
-    """Somebody else had changed, was changing, or gave up changing their replicas."""
+    """Somebody else had changed, or was changing, their replicas."""
+    given_up: list[Reassignment] = field(default_factory=list)
+    """Somebody gave them up while they were under way: the replicas are as before."""
     refused: dict[Place, Problem] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, (self.done, self.gone, self.passed_over, self.given_up, self.refused)))
+
+    @property
+    def is_complete(self) -> bool:
+        """What was deleted meanwhile is no loss."""
+        return not (self.passed_over or self.given_up or self.refused)
 
     def joined(self, other: Outcome) -> Outcome:
         return Outcome(
             self.done + other.done,
             self.gone + other.gone,
             self.passed_over + other.passed_over,
+            self.given_up + other.given_up,
             self.refused | other.refused,
         )
 
@@ -141,6 +153,8 @@ class Reassigner:
                 self._outcome.gone.append(reassignment)
             elif set(now) == set(reassignment.after):
                 self._outcome.done.append(reassignment)
+            elif set(now) == set(reassignment.before):
+                self._outcome.given_up.append(reassignment)
             else:
                 self._outcome.passed_over.append(reassignment)
 
@@ -194,8 +208,7 @@ class Reassigner:
         outcome, running = self._outcome, self._running.values()
         copied = self._cluster.copied(list(running)) or 0
         bytes_done = copied + sum(reassignment.bytes_moved for reassignment in outcome.done)
-        ended = len(outcome.done) + len(outcome.gone) + len(outcome.passed_over) + len(outcome.refused)
-        seen = (ended, len(running), bytes_done)
+        seen = (outcome.count, len(running), bytes_done)
         now = self._clock()
         if seen != self._seen:
             self._seen, self._seen_at, self._has_said = seen, now, False

@@ -152,7 +152,22 @@ def test_somebody_gives_it_up() -> None:
     reassignments = [reassignment(0)]
     cluster = cluster_of(reassignments, speed=0)
     cluster.at[LOOK_SECONDS] = cluster.under_way.clear
-    assert cluster.run(reassignments).passed_over == reassignments
+    outcome = cluster.run(reassignments)
+    assert (outcome.given_up, outcome.passed_over) == (reassignments, [])
+    assert not outcome.is_complete
+
+
+def test_somebody_else_reassigns_it_while_it_is_under_way() -> None:
+    reassignments = [reassignment(0)]
+    cluster = cluster_of(reassignments, speed=0)
+
+    def reassign() -> None:
+        cluster.under_way.clear()
+        cluster.now["t", 0] = (4, 2)
+
+    cluster.at[LOOK_SECONDS] = reassign
+    outcome = cluster.run(reassignments)
+    assert (outcome.given_up, outcome.passed_over) == ([], reassignments)
 
 
 def test_a_busy_controller_is_asked_again_and_a_refusal_is_told() -> None:
