@@ -105,6 +105,7 @@ class LogTruncator:
             self._lower(offset)
             with self._trusted_if_done():
                 self._drop_newest(0)
+                state.epochs.remove_file()
                 self._producers.remove_snapshots()
                 rename_all(state.files, state.directory, offset, TEMPORARY_SUFFIX, "")
                 active = state.factory.find(offset)

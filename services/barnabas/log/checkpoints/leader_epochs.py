@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from barnabas.kernel.files import Files
 from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.log.checkpoints.checkpoint_file import read_checkpoint, write_checkpoint
+from barnabas.log.small_files import remove_quietly, sync_directory
 
 FILE_NAME = "leader-epoch-checkpoint"
 NO_OFFSET = -1
@@ -38,7 +40,8 @@ class LeaderEpochCache:
             EpochEntry(int(epoch), int(start))
             for epoch, start in read_checkpoint(files, self.path, columns=2)
         )
-        self._written = self._entries
+        self._written: tuple[EpochEntry, ...] | None = self._entries
+        """What the file says; None where that is not known."""
         self._changing = threading.Lock()
         self._writing = threading.Lock()
 
@@ -113,10 +116,9 @@ class LeaderEpochCache:
                 self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
 
     def put_before(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Know of these epochs, each with the first offset of its batches, that came before all that is known.
+        """Know of these epochs, which rise, each with its first offset, that came before all that is known.
 
-        What is known stands. What does not rise with it in epoch and offset is from a damaged batch, or from a segment
-        that ends behind the next one's beginning, and is left out.
+        What is known stands; what does not rise with it is left out.
         """
         with self._changing:
             entries = self._entries
@@ -137,6 +139,18 @@ class LeaderEpochCache:
         """The log has its files in `directory` now."""
         with self._writing:
             self.path = f"{directory}/{FILE_NAME}"
+
+    def remove_file(self) -> None:
+        """Have the file say nothing, durably; what is known stays. For a thread. Raises OSError, SyncError among them.
+
+        Where a log goes on elsewhere, with epochs that may be lower: what the file says would stand against them.
+        """
+        with self._writing:
+            if self._written != ():
+                self._written = None
+                remove_quietly(self._files, self.path)
+                sync_directory(self._files, os.path.dirname(self.path))
+                self._written = ()
 
     def clear(self) -> None:
         """Know nothing."""

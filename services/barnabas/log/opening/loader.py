@@ -16,6 +16,7 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.cleaning.segment_swap import rename_all
+from barnabas.log.opening.first_epochs import find_first_epochs
 from barnabas.log.opening.interrupted import finish_interrupted_work
 from barnabas.log.opening.recovery import (
     ASIDE_SUFFIX,
@@ -106,7 +107,7 @@ def load(
     _assign_all(epochs, epoch_starts, log_end_offset)
     # Of a compacted log an epoch's first batch may be gone; and what a proper stop has written is all there is.
     if not was_compacted and not (first == len(segments) and epochs.entries):
-        _find_first_epochs(epochs, segments, log_start_offset, log_end_offset)
+        find_first_epochs(epochs, segments, log_start_offset, log_end_offset)
     _log_findings(directory, report, log_end_offset)
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
 
@@ -126,44 +127,6 @@ def _assign_all(epochs: LeaderEpochCache, starts: Sequence[tuple[int, int]], log
     for epoch, start_offset in starts:
         if epoch > epochs.latest_epoch and start_offset < log_end_offset:
             epochs.assign(epoch, start_offset)
-
-
-def _find_first_epochs(
-    epochs: LeaderEpochCache,
-    segments: Sequence[Segment],
-    log_start_offset: int,
-    log_end_offset: int,
-) -> None:
-    """Read from the batches of which epochs they are that come before all that is known, if there are any.
-
-    Records were deleted, and a crash brought them back: the epochs' file said so already, and the checkpoint of the
-    log's start did not. A log with records of no known epoch could follow nobody. Raises OSError.
-    """
-    known_from = epochs.entries[0].start_offset if epochs.entries else log_end_offset
-    if log_start_offset >= known_from:
-        return
-    epochs.put_before(_epochs_of(segments, log_start_offset, known_from))
-
-
-def _epochs_of(segments: Sequence[Segment], start: int, end: int) -> list[tuple[int, int]]:
-    """(leader epoch, first offset) of the batches from `start` to before `end`, wherever the epoch changes."""
-    found: list[tuple[int, int]] = []
-    for number, segment in enumerate(segments):
-        ends = segments[number + 1].base_offset if number + 1 < len(segments) else end
-        if ends <= start or segment.base_offset >= end:
-            continue
-        opened = segment.open().file
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        for scanned in scan_headers(opened, position, segment.size):
-            header = scanned.header
-            if header.base_offset >= min(ends, end):
-                break
-            epoch = header.partition_leader_epoch
-            if header.last_offset >= start and epoch >= 0 and (not found or epoch != found[-1][0]):
-                found.append((epoch, max(header.base_offset, start)))
-    # No checksum covers the epoch: one batch of another epoch amid those of one is a damaged one.
-    amid = {at for at in range(1, len(found) - 1) if found[at - 1][0] == found[at + 1][0]}
-    return [each for at, each in enumerate(found) if at not in amid]
 
 
 def _find_segments(directory: str, factory: SegmentFactory, names: Sequence[str]) -> list[Segment]:

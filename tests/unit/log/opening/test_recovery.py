@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from recovery_harness import FILES, boundaries, damaged_log, files, fill, offsets, open_log, segment_path
+from recovery_harness import boundaries, damaged_log, files, fill, offsets, open_log, segment_path
 
-from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.config import LogConfig
-from barnabas.log.opening import loader
 from barnabas.log.opening.recovery import Gap
-from barnabas.log.partition_log import PartitionLog
-from barnabas.records.batch import iterate_headers
 from barnabas.records.record import encode_batch
 
 RELAXED = settings(max_examples=60, suppress_health_check=list(HealthCheck))
@@ -293,93 +289,3 @@ def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
     assert again.recovery_report.segments_set_aside[0] == base
     assert path.read_bytes() == first
     assert Path(f"{path}.1").stat().st_size > 0
-
-
-def three_epochs(path: Path, *, deleted_to: int = 0) -> PartitionLog:
-    """A log of 19 records in the epochs 1, 2 and 4, which begin at 0, 7 and 13."""
-    log = open_log(path)
-    log.append_as_leader(encode_batch([(1, None, b"v", ())] * 3), 1)
-    for count, epoch in ((4, 1), (6, 2), (6, 4)):
-        fill(log, count, epoch=epoch)
-    log.maybe_increment_log_start_offset(deleted_to)
-    log.flush()
-    log.release()
-    return log
-
-
-@pytest.mark.parametrize("deleted_to", [3, 7, 15, 19], ids=["in an epoch", "an epoch", "most", "all"])
-@pytest.mark.parametrize(
-    ("start", "known"),
-    [(0, ((1, 0), (2, 7), (4, 13))), (2, ((1, 2), (2, 7), (4, 13))), (9, ((2, 9), (4, 13)))],
-)
-def test_records_that_a_crash_brings_back_have_their_epochs(
-    tmp_path: Path, deleted_to: int, start: int, known: tuple[tuple[int, int], ...]
-) -> None:
-    """Of what was deleted the epochs' file says nothing any more, but the checkpoint of the log's start is older. Such
-    a log could follow nobody from then on where it lost its end up to there.
-    """
-    three_epochs(tmp_path, deleted_to=deleted_to)
-    again = open_log(tmp_path, recovery_point=19, log_start_offset=start)
-    if deleted_to <= start:
-        known = tuple(each for each in known if each[1] >= start)
-    assert again.epochs.entries == known
-    again.truncate_to(max(deleted_to, start + 1))
-    assert again.last_epoch >= 1
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_a_lost_file_of_epochs_is_read_from_the_batches(tmp_path: Path, clean: bool) -> None:
-    Path(three_epochs(tmp_path).epochs.path).unlink()
-    again = open_log(tmp_path, recovery_point=19, clean=clean)
-    assert again.epochs.entries == ((1, 0), (2, 7), (4, 13))
-
-
-def test_where_all_epochs_are_known_no_batch_is_read_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three_epochs(tmp_path, deleted_to=9)
-    monkeypatch.setattr(loader, "_epochs_of", lambda *_: pytest.fail("it knows them"))
-    assert open_log(tmp_path, recovery_point=19, log_start_offset=9).epochs.entries == ((2, 9), (4, 13))
-
-
-def test_after_a_proper_stop_no_batch_is_read_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The log may begin before its first batch."""
-    three_epochs(tmp_path, deleted_to=9)
-    monkeypatch.setattr(loader, "_epochs_of", lambda *_: pytest.fail("what is written is all there is"))
-    again = open_log(tmp_path, recovery_point=19, log_start_offset=8, clean=True)
-    assert again.epochs.entries == ((2, 9), (4, 13))
-
-
-@pytest.mark.parametrize(
-    ("batch", "damage", "begins"), [(1, 0x40000001, 0), (1, 0, 0), (1, 0xFFFFFFFF, 0), (0, 0xFFFFFFFF, 3)]
-)
-def test_what_is_known_of_epochs_stands_against_a_damaged_batch(
-    tmp_path: Path, batch: int, damage: int, begins: int
-) -> None:
-    path = segment_path(three_epochs(tmp_path, deleted_to=15), 0)
-    data = bytearray(path.read_bytes())
-    at = [position for position, _ in iterate_headers(bytes(data))][batch] + 12
-    data[at : at + 4] = damage.to_bytes(4)  # no checksum covers the leader epoch
-    path.write_bytes(data)
-    again = open_log(tmp_path, recovery_point=19, log_start_offset=0)
-    assert again.epochs.entries == ((1, begins), (2, 7), (4, 13))
-
-
-def test_epochs_before_what_is_known_rise_with_it(tmp_path: Path) -> None:
-    epochs = LeaderEpochCache(FILES, str(tmp_path))
-    epochs.assign(4, 5)
-    epochs.put_before([])
-    assert epochs.entries == ((4, 5),)
-    epochs.put_before([(1, 0), (9, 2), (1, 3), (3, 7)])
-    assert epochs.entries == ((1, 0), (4, 5)), "the next segment counts where two overlap"
-    epochs.put_before([(1, 3)])
-    assert epochs.entries == ((1, 0), (4, 5))
-
-
-def test_of_a_compacted_log_they_are_not_read(tmp_path: Path) -> None:
-    """An epoch's first batch may be gone: the epoch would seem to begin where it does not."""
-    three_epochs(tmp_path, deleted_to=9)
-    again = open_log(tmp_path, recovery_point=19, first_dirty_offset=0)
-    assert again.epochs.entries == ((2, 9), (4, 13))

@@ -1,0 +1,208 @@
+"""Leader epochs of records of which the epochs' file knows nothing, when a log is opened."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from recovery_harness import FILES, fill, open_log, segment_path
+
+from barnabas.log.checkpoints import leader_epochs
+from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
+from barnabas.log.opening import first_epochs
+from barnabas.log.opening.first_epochs import EpochRun, heaviest_rise
+from barnabas.log.partition_log import PartitionLog
+from barnabas.records.batch import iterate_headers
+from barnabas.records.record import encode_batch
+
+THREE_EPOCHS = ((1, 0), (2, 7), (4, 13))
+
+
+def three_epochs_open(path: Path, *, deleted_to: int = 0) -> PartitionLog:
+    """A log of 19 records in the epochs 1, 2 and 4, of which the first three are in one batch."""
+    log = open_log(path)
+    log.append_as_leader(encode_batch([(1, None, b"v", ())] * 3), 1)
+    for count, epoch in ((4, 1), (6, 2), (6, 4)):
+        fill(log, count, epoch=epoch)
+    log.maybe_increment_log_start_offset(deleted_to)
+    log.flush()
+    return log
+
+
+def three_epochs(path: Path, *, deleted_to: int = 0) -> PartitionLog:
+    """The same after a crash."""
+    log = three_epochs_open(path, deleted_to=deleted_to)
+    log.release()
+    return log
+
+
+def damage_batch(log: PartitionLog, offset: int, at: int, value: int, size: int = 4) -> None:
+    """Have the batch that begins with `offset` say another `value` at byte `at` of its header."""
+    for number in range(len(log.segment_base_offsets)):
+        path = segment_path(log, number)
+        data = bytearray(path.read_bytes())
+        for position, header in iterate_headers(bytes(data)):
+            if header.base_offset == offset:
+                data[position + at : position + at + size] = value.to_bytes(size)
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize("deleted_to", [3, 7, 15, 19], ids=["in an epoch", "an epoch", "most", "all"])
+@pytest.mark.parametrize(
+    ("start", "known"),
+    [(0, THREE_EPOCHS), (2, ((1, 2), (2, 7), (4, 13))), (9, ((2, 9), (4, 13)))],
+)
+def test_records_that_a_crash_brings_back_have_their_epochs(
+    tmp_path: Path, deleted_to: int, start: int, known: tuple[tuple[int, int], ...]
+) -> None:
+    """Of what was deleted the epochs' file says nothing any more, but the checkpoint of the log's start is older. Such
+    a log could follow nobody from then on where it lost its end up to there.
+    """
+    three_epochs(tmp_path, deleted_to=deleted_to)
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=start)
+    if deleted_to <= start:
+        known = tuple(each for each in known if each[1] >= start)
+    assert again.epochs.entries == known
+    again.truncate_to(max(deleted_to, start + 1))
+    assert again.last_epoch >= 1
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_lost_file_of_epochs_is_read_from_the_batches(tmp_path: Path, clean: bool) -> None:
+    Path(three_epochs(tmp_path).epochs.path).unlink()
+    again = open_log(tmp_path, recovery_point=19, clean=clean)
+    assert again.epochs.entries == ((1, 0), (2, 7), (4, 13))
+
+
+def test_where_all_epochs_are_known_no_batch_is_read_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three_epochs(tmp_path, deleted_to=9)
+    monkeypatch.setattr(first_epochs, "_epochs", lambda *_: pytest.fail("it knows them"))
+    assert open_log(tmp_path, recovery_point=19, log_start_offset=9).epochs.entries == ((2, 9), (4, 13))
+
+
+def test_after_a_proper_stop_no_batch_is_read_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log may begin before its first batch."""
+    three_epochs(tmp_path, deleted_to=9)
+    monkeypatch.setattr(first_epochs, "_epochs", lambda *_: pytest.fail("what is written is all there is"))
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=8, clean=True)
+    assert again.epochs.entries == ((2, 9), (4, 13))
+
+
+@pytest.mark.parametrize(
+    ("offset", "damage", "known"),
+    [
+        (1, 2, THREE_EPOCHS),  # amid those of one epoch: the next one, or the one before, by one bit
+        (9, 1, THREE_EPOCHS),
+        (4, 0x40000001, THREE_EPOCHS),
+        (4, 0, THREE_EPOCHS),
+        (4, 0xFFFFFFFF, THREE_EPOCHS),
+        (0, 0xFFFFFFFF, THREE_EPOCHS),
+        (7, 0, THREE_EPOCHS),  # the first of one
+        (7, 1, ((1, 0), (2, 8), (4, 13))),  # which nobody can tell from one of the epoch before
+        (6, 0, ((1, 0), (2, 6), (4, 13))),  # the last of one: too early is harmless, too late is not
+        (12, 1, ((1, 0), (2, 7), (4, 12))),
+    ],
+)
+def test_what_rises_with_most_batches_counts_where_one_is_damaged(
+    tmp_path: Path, offset: int, damage: int, known: tuple[tuple[int, int], ...]
+) -> None:
+    """No checksum covers the leader epoch."""
+    damage_batch(three_epochs(tmp_path, deleted_to=15), offset, 12, damage)
+    assert open_log(tmp_path, recovery_point=19, log_start_offset=0).epochs.entries == known
+
+
+@pytest.mark.parametrize(
+    ("offset", "at", "damage", "size", "known"),
+    [
+        (7, 0, 0, 8, THREE_EPOCHS),
+        (5, 16, 1, 1, THREE_EPOCHS),
+        (6, 16, 1, 1, ((1, 0), (2, 6), (4, 13))),
+        (7, 16, 1, 1, THREE_EPOCHS),
+        (4, 8, 2**30, 4, ((1, 0), (2, 4), (4, 13))),
+    ],
+    ids=["offset", "magic", "last", "first", "length"],
+)
+def test_what_cannot_be_read_counts_for_the_next_epoch(
+    tmp_path: Path, offset: int, at: int, damage: int, size: int, known: tuple[tuple[int, int], ...]
+) -> None:
+    damage_batch(three_epochs(tmp_path, deleted_to=15), offset, at, damage, size)
+    assert open_log(tmp_path, recovery_point=19, log_start_offset=0).epochs.entries == known
+
+
+@pytest.mark.parametrize(
+    ("runs", "rise"),
+    [
+        ([], []),
+        ([(3, 5, 1)], [(3, 5)]),
+        ([(1, 0, 5), (2, 5, 5), (3, 10, 1)], [(1, 0), (2, 5), (3, 10)]),
+        ([(9, 0, 1), (2, 5, 5)], [(2, 0)]),
+        ([(1, 0, 5), (9, 4, 1), (2, 5, 5), (8, 9, 2)], [(1, 0), (2, 4)]),
+        ([(1, 0, 3), (5, 3, 1), (1, 4, 2), (6, 6, 1)], [(1, 0), (1, 3), (6, 6)]),
+        ([(-1, 0, 9)], []),
+    ],
+)
+def test_the_heaviest_rise(runs: list[tuple[int, int, int]], rise: list[tuple[int, int]]) -> None:
+    assert heaviest_rise([EpochRun(*run) for run in runs], 7) == rise
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_was_read_from_batches_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    """A log that is never written to again would be read at every start."""
+    log = three_epochs(tmp_path)
+    Path(log.epochs.path).unlink()
+    open_log(tmp_path, recovery_point=19, clean=clean).release()
+    monkeypatch.setattr(first_epochs, "_epochs", lambda *_: pytest.fail("the file says it"))
+    assert open_log(tmp_path, recovery_point=19, clean=clean).epochs.entries == THREE_EPOCHS
+
+
+def test_no_room_for_their_file_keeps_no_log_from_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = three_epochs(tmp_path)
+    Path(log.epochs.path).unlink()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(leader_epochs, "write_checkpoint", fail)
+    assert open_log(tmp_path, recovery_point=19).epochs.entries == THREE_EPOCHS
+
+
+def test_what_a_log_knew_before_it_began_elsewhere_does_not_come_back(tmp_path: Path) -> None:
+    """Its own last epoch was nobody else's, as after an unclean election, and is higher than its leader's now."""
+    log = three_epochs_open(tmp_path)
+    log.truncate_fully_and_start_at(1000)
+    other = open_log(tmp_path / "other")
+    other.truncate_fully_and_start_at(1000)
+    fill(other, 3, epoch=3)
+    log.append_as_follower(other.read(1000, 10_000))
+    recovery_point = log.recovery_checkpoint
+    log.release()
+    again = open_log(tmp_path, recovery_point=recovery_point, log_start_offset=0)
+    assert again.epochs.entries == ((3, 1000),)
+    assert again.log_end_offset == 1003
+
+
+def test_epochs_before_what_is_known_rise_with_it(tmp_path: Path) -> None:
+    epochs = LeaderEpochCache(FILES, str(tmp_path))
+    epochs.assign(4, 5)
+    epochs.put_before([])
+    assert epochs.entries == ((4, 5),)
+    epochs.put_before([(1, 0), (9, 2), (1, 3), (3, 7)])
+    assert epochs.entries == ((1, 0), (4, 5)), "the next segment counts where two overlap"
+    epochs.put_before([(1, 3)])
+    assert epochs.entries == ((1, 0), (4, 5))
+
+
+def test_of_a_compacted_log_they_are_not_read(tmp_path: Path) -> None:
+    """An epoch's first batch may be gone: the epoch would seem to begin where it does not."""
+    three_epochs(tmp_path, deleted_to=9)
+    again = open_log(tmp_path, recovery_point=19, first_dirty_offset=0)
+    assert again.epochs.entries == ((2, 9), (4, 13))
