@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
@@ -16,6 +16,9 @@ from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import call_span_name, current_traceparent, start_span
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refused, Unreachable
 from barnabas.links.under_way import UnderWay
+
+if TYPE_CHECKING:
+    from barnabas.links.transactions_link import TransactionQuestion, TransactionsService
 
 ServiceT = TypeVar("ServiceT")
 ResponseT = TypeVar("ResponseT")
@@ -105,6 +108,18 @@ class LocalCalls:
         for time in self._times:
             if not time.expired():
                 time.reschedule(now)
+
+
+class LocalTransactions(LocalCalls):
+    """The calls of a transaction coordinator in this process, which can say yes without one."""
+
+    def __init__(self, contract: ServiceDescriptor, service: LocalService[TransactionsService]) -> None:
+        super().__init__(contract, service)
+        self._transactions = service
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        serving = self._transactions.serving
+        return serving is not None and serving.is_part(question)
 
 
 async def _in_span(name: str, answer: Awaitable[ResponseT]) -> ResponseT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.host.local_calls import LocalCalls, LocalService
+from barnabas.host.local_calls import LocalCalls, LocalService, LocalTransactions
 from barnabas.links.coordinator_link import CoordinatorService
 from barnabas.links.transactions_link import TransactionsService
 
@@ -52,7 +52,7 @@ class LocalNetwork:
         from barnabas.messages.transactions_pb2 import DESCRIPTOR
 
         contract = DESCRIPTOR.services_by_name["TransactionCoordinator"]
-        return cast("TransactionsLink", LocalCalls(contract, self.coordinator.transactions))
+        return cast("TransactionsLink", LocalTransactions(contract, self.coordinator.transactions))
 
     def connect_controller(self, address: str) -> ControllerLink:
         return self.outer.connect_controller(address)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import NEW_EPOCH_VERSION
 from barnabas.kernel.logs import get_logger
 from barnabas.links import limits
 from barnabas.links.errors import LinkError, OutcomeUnknown, Unreachable
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -32,18 +33,6 @@ if TYPE_CHECKING:
     from barnabas.messages.metadata_pb2 import CoordinatorRecord
 
 log = get_logger("links.transactions")
-
-
-class TransactionQuestion(NamedTuple):
-    """Is the partition part of the transaction?"""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    adds_partition: bool
-    """Whether to make it part of the transaction, where it is not."""
-    topic: str
-    partition: int
 
 
 class _Asked:
@@ -112,6 +101,16 @@ class TransactionQuestions:
         """Questions that nobody has been asked yet."""
         return sum(len(line.waiting) for line in self._lines.values())
 
+    def is_part(self, question: TransactionQuestion) -> bool:
+        """Whether a yes is had at once, of a coordinator in the same process: else it is asked for.
+
+        What would have to be added is not, also where that was done before: that answer waits for the log.
+        """
+        if question.adds_partition:
+            return False
+        line = self._line_of(question.transactional_id)
+        return line is not None and line.link.is_part(question)
+
     def ask(self, question: TransactionQuestion) -> asyncio.Future[ErrorCode]:
         """Have it answered, unless the future is cancelled before.
 
@@ -157,7 +156,7 @@ class TransactionQuestions:
     def _send(self, asked: _Asked) -> None:
         if asked.future.done():
             return
-        line = self._line_of(asked)
+        line = self._line_of(asked.question.transactional_id)
         if line is None:
             asked.answer(ErrorCode.coordinator_not_available)
         elif len(line.waiting) >= limits.TRANSACTION_QUESTIONS_MAX:
@@ -168,8 +167,8 @@ class TransactionQuestions:
                 line.is_asked = True
                 self._begin(self._ask_all(line))
 
-    def _line_of(self, asked: _Asked) -> _Line | None:
-        record = self._coordinator_of(asked.question.transactional_id)
+    def _line_of(self, transactional_id: str) -> _Line | None:
+        record = self._coordinator_of(transactional_id)
         if record is None:
             return None
         line = self._lines.get(record.coordinator_id)
@@ -217,7 +216,7 @@ class TransactionQuestions:
         if code is not ErrorCode.concurrent_transactions or not asked.question.adds_partition or seconds <= 0:
             asked.answer(code)
             return
-        line = self._line_of(asked)
+        line = self._line_of(asked.question.transactional_id)
         if line is None or asked.was_patient or self._patient >= limits.TRANSACTIONS_WAITED_FOR_MAX:
             loop.call_later(self._retry_seconds, self._send, asked)
             return

@@ -7,10 +7,22 @@ The methods have their names in transactions.proto, and their comments there; Ka
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from barnabas.messages import transactions_pb2 as pb
+
+
+class TransactionQuestion(NamedTuple):
+    """Is the partition part of the transaction?"""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    adds_partition: bool
+    """Whether to make it part of the transaction, where it is not."""
+    topic: str
+    partition: int
 
 
 class TransactionsLink(Protocol):
@@ -42,6 +54,10 @@ class TransactionsLink(Protocol):
         self, request: pb.WriteTxnMarkersRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.WriteTxnMarkersResponse]: ...
 
+    def is_part(self, question: TransactionQuestion) -> bool:
+        """Whether the coordinator says so at once, as one in the same process may; else it has to be asked."""
+        ...
+
     async def close(self) -> None:
         """What waits fails."""
         ...
@@ -65,3 +81,7 @@ class TransactionsService(Protocol):
     async def ListTransactions(self, request: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse: ...
 
     async def WriteTxnMarkers(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse: ...
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        """Whether the partition is part of the transaction, for certain; False also where that is not known at once."""
+        ...

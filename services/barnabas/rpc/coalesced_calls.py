@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
@@ -22,6 +22,9 @@ from barnabas.rpc import limits
 from barnabas.rpc.calls import ServiceCalls, method_path
 from barnabas.rpc.coalesced import CoalescedStream
 from barnabas.rpc.status_codes import error_of_failure
+
+if TYPE_CHECKING:
+    from barnabas.links.transactions_link import TransactionQuestion
 
 CALLS = "Calls"
 """The method of a service whose stream carries its calls."""
@@ -98,3 +101,11 @@ class CoalescedCalls:
         except (asyncio.CancelledError, DeadlinePassed):
             self._stream.withdraw(call)
             raise
+
+
+class TransactionCalls(CoalescedCalls):
+    """The calls of a transaction coordinator in another process."""
+
+    def is_part(self, _: TransactionQuestion) -> bool:
+        """Never at once, over a network."""
+        return False

@@ -72,7 +72,7 @@ class GrpcNetwork:
 
     def connect_transactions(self, address: str) -> TransactionsLink:
         from barnabas.messages import transactions_pb2 as pb
-        from barnabas.rpc.coalesced_calls import CoalescedCalls
+        from barnabas.rpc.coalesced_calls import TransactionCalls
 
         lists = (pb.ListTransactionsRequest, pb.DescribeTransactionsRequest)
 
@@ -81,7 +81,7 @@ class GrpcNetwork:
 
         contract = pb.DESCRIPTOR.services_by_name["TransactionCoordinator"]
         name = f"calls of transactions to {address}"
-        calls = CoalescedCalls(self._open_channel(address), contract, name, is_answer_large)
+        calls = TransactionCalls(self._open_channel(address), contract, name, is_answer_large)
         return cast("TransactionsLink", calls)
 
     def connect_controller(self, address: str) -> ControllerLink:

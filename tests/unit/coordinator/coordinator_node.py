@@ -17,7 +17,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError
-from barnabas.links.transaction_questions import TransactionQuestion
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import coordinator_pb2 as pb
 from barnabas.messages.metadata_pb2 import DeletedTopicRecord, MetadataRecord, PartitionRecord, TopicRecord
 from barnabas.metadata.image import (
@@ -38,6 +38,11 @@ class Questions:
         self.asked: list[TransactionQuestion] = []
         self.answer: ErrorCode | LinkError = ErrorCode.none
         self.gate: asyncio.Event | None = None
+        self.parts: set[TransactionQuestion] = set()
+        """Of which yes is said at once."""
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        return question in self.parts
 
     async def ask(self, question: TransactionQuestion) -> ErrorCode:
         self.asked.append(question)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from barnabas.coordinator.limits import TRANSACTION_RECORD_BYTES_MAX
 from barnabas.coordinator.runtime.core.decision import Waiter
 from barnabas.coordinator.transactions.codec import decode_record, encode_record
-from barnabas.coordinator.transactions.core.add_partitions import handle_add_partitions
+from barnabas.coordinator.transactions.core.add_partitions import handle_add_partitions, is_part
 from barnabas.coordinator.transactions.core.completion import complete, on_marked
 from barnabas.coordinator.transactions.core.deadlines import on_loaded, on_resumed, on_time
 from barnabas.coordinator.transactions.core.decision import Decision
@@ -23,6 +23,7 @@ from barnabas.coordinator.transactions.core.states import TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import transactions_pb2 as pb
 
 ID = "payments"
@@ -214,7 +215,16 @@ class TransactionDriver:
                 for topic, number in map(_split, names or ("t-0",))
             ],
         )
-        return self.answer(self.ask(handle_add_partitions, item))
+        if not verify:
+            return self.answer(self.ask(handle_add_partitions, item))
+        at_once = [
+            is_part(self.shard, TransactionQuestion(name, producer_id, epoch, False, *_split(each)))
+            for each in names or ("t-0",)
+        ]
+        answer = self.answer(self.ask(handle_add_partitions, item))
+        said = [code == "NONE" for code in answer.split(",")] if answer else [False] * len(at_once)
+        assert at_once == said or (answer is None and not all(at_once)), "a yes is the same, had either way"
+        return answer
 
     def end(
         self,

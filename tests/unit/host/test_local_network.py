@@ -16,10 +16,12 @@ from barnabas.host.local_node import LocalNode
 from barnabas.links.errors import Unreachable
 from barnabas.links.network import Server
 from barnabas.links.stream_counts import StorageStreamCounts
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import coordinator_pb2, transactions_pb2
 from barnabas.rpc.network import GrpcNetwork
 
 ADVERTISED = "broker-1.example:19091"
+QUESTION = TransactionQuestion("a", 7, 0, False, "t", 0)
 JOIN = coordinator_pb2.JoinGroupRequest(group_id="g")
 
 
@@ -31,6 +33,9 @@ class Groups:
 class Transactions:
     async def EndTxn(self, _: transactions_pb2.EndTxnRequest) -> transactions_pb2.EndTxnResponse:
         return transactions_pb2.EndTxnResponse(error_code=5)
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        return question is QUESTION
 
 
 class Broker:
@@ -96,6 +101,21 @@ async def test_the_coordinator_is_served_with_the_node(broker: Broker) -> None:
         (GrpcNetwork(), broker.address),
     ):
         assert await member_at(network, address) == "m"
+
+
+async def test_of_a_transaction_the_coordinator_in_the_process_may_say_yes_at_once(broker: Broker) -> None:
+    here = broker.network.connect_transactions(ADVERTISED)
+    over_the_network = GrpcNetwork().connect_transactions(broker.address)
+    beginning = broker.begin_coordinator()
+    assert not here.is_part(QUESTION), "it does not serve"
+    await broker.serve_node()
+    await beginning
+    assert here.is_part(QUESTION)
+    assert not here.is_part(QUESTION._replace(partition=1))
+    assert not over_the_network.is_part(QUESTION)
+    await broker.coordinator.stop(0)
+    assert not here.is_part(QUESTION)
+    await over_the_network.close()
 
 
 async def test_who_is_in_the_process_is_called_and_others_are_connected_to(broker: Broker) -> None:

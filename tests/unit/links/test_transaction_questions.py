@@ -12,7 +12,8 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.links import limits
 from barnabas.links.errors import LinkError, OutcomeUnknown, Refusal, Refused, Unreachable
 from barnabas.links.network import Network
-from barnabas.links.transaction_questions import TransactionQuestion, TransactionQuestions
+from barnabas.links.transaction_questions import TransactionQuestions
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import transactions_pb2 as pb
 from barnabas.messages.metadata_pb2 import CoordinatorRecord
 
@@ -28,6 +29,7 @@ class Coordinator:
         self.in_flight = self.in_flight_max = 0
         self.gate = asyncio.Event()
         self.codes: dict[tuple[str, int], list[int]] = {}
+        self.parts: set[TransactionQuestion] = set()
         """By topic and partition, one after the other, the last again and again; else NONE."""
         self.fails: Exception | None = None
         self.answer: pb.AddPartitionsToTxnResponse | None = None
@@ -65,6 +67,9 @@ class Coordinator:
     def _code(self, topic: str, partition: int) -> int:
         codes = self.codes.get((topic, partition), [0])
         return codes.pop(0) if len(codes) > 1 else codes[0]
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        return question in self.parts
 
     async def close(self) -> None:
         self.is_closed = True
@@ -160,6 +165,16 @@ async def test_what_comes_up_during_a_call_goes_with_the_next(
     topics = [(topic.name, list(topic.partitions)) for topic in call.transactions[0].topics]
     assert topics == [("t", [1, 2, 1]), ("u", [3])]
     assert one.in_flight_max == 1
+
+
+async def test_what_is_known_at_once_is_not_asked(
+    questions: TransactionQuestions, network: Coordinators
+) -> None:
+    network.connect_transactions("one").parts = {question(), question(adds=True)}
+    assert questions.is_part(question())
+    others = [question(adds=True), question(epoch=1), question("c"), question("nobody's")]
+    assert not any(map(questions.is_part, others))
+    assert not any(each.calls for each in network.at.values())
 
 
 async def test_each_coordinator_is_asked_for_itself(

@@ -26,7 +26,7 @@ from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
-from barnabas.links.transaction_questions import TransactionQuestion
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 
@@ -34,6 +34,7 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, MetadataImage
 class AsksTransactions(Protocol):
     """Whoever asks the coordinators of transactions: `links.transaction_questions.TransactionQuestions`."""
 
+    def is_part(self, question: TransactionQuestion) -> bool: ...
     def ask(self, question: TransactionQuestion) -> Awaitable[ErrorCode]: ...
 
 

@@ -9,6 +9,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.owned_partitions import OwnedPartitions
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.coordinator.transactions.completions import Completions
+from barnabas.coordinator.transactions.core.add_partitions import is_part
 from barnabas.coordinator.transactions.core.settings import TransactionSettings
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
 from barnabas.coordinator.transactions.kind import (
@@ -22,6 +23,7 @@ from barnabas.coordinator.transactions.markers.sender import MarkerSender
 from barnabas.coordinator.transactions.metrics import TransactionMetrics
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.metadata.features import TRANSACTION_VERSION
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
@@ -88,6 +90,14 @@ class TransactionCoordinator:
         if runtime is None:
             raise KafkaError(ErrorCode.not_coordinator)
         return runtime
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        """Whether the log, as far as it is loaded, says for certain that the partition is part of the transaction."""
+        count = self.partitions.count
+        runtime = (
+            self.partitions.runtime(partition_for_group(question.transactional_id, count)) if count else None
+        )
+        return runtime is not None and runtime.is_loaded and is_part(runtime.shard, question)
 
     def has_partition(self, partition: TopicPartition) -> bool:
         """Whether it is known now, and may be part of a transaction."""

@@ -1,4 +1,4 @@
-"""What a coordinator of transactions answers to others: each method hands its request to its handler."""
+"""What a coordinator of transactions answers to others: each call hands its request to its handler."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from barnabas.coordinator.transactions.handlers.end_txn import END_TXN
 from barnabas.coordinator.transactions.handlers.init_producer_id import INIT_PRODUCER_ID
 from barnabas.coordinator.transactions.handlers.list_transactions import LIST_TRANSACTIONS
 from barnabas.coordinator.transactions.handlers.write_txn_markers import WRITE_TXN_MARKERS
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import transactions_pb2 as messages
 
 
@@ -49,3 +50,6 @@ class TransactionsServicer:
         self, request: messages.WriteTxnMarkersRequest
     ) -> messages.WriteTxnMarkersResponse:
         return await answer(WRITE_TXN_MARKERS, self._coordinator, request)
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        return self._coordinator.is_part(question)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
-from barnabas.links.transaction_questions import TransactionQuestion, TransactionQuestions
+from barnabas.links.transaction_questions import TransactionQuestions
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.log.producers.verification_guards import NO_GUARD, UNGUARDED, VerificationGuards
 from barnabas.messages.storage_pb2 import AppendTransaction
 from barnabas.metadata.coordinators import coordinator_of
@@ -103,13 +104,16 @@ class Verification:
         known = opened.producer_state.producers.get(producer_id)
         if known is not None:
             known.check_epoch(producer_epoch)
+        key = TransactionKey(
+            transaction.transactional_id, producer_id, producer_epoch, transaction.adds_partitions
+        )
+        if not is_behind and self.questions.is_part(_question(replica, key)):
+            self.times_ms.observe(0.0)
+            return _open_guard(replica, key)
         if not waiting.has_room(len(records), self._room):
             raise KafkaError(
                 ErrorCode.not_enough_replicas, "too much waits for answers of transaction coordinators"
             )
-        key = TransactionKey(
-            transaction.transactional_id, producer_id, producer_epoch, transaction.adds_partitions
-        )
         batch = UnverifiedBatch(key, header, len(records), on_decided)
         if waiting.add(batch, self._room):
             self._ask(replica, batch.key)
@@ -122,14 +126,9 @@ class Verification:
             replica.appending.unverified.refuse_all(error)
 
     def _ask(self, replica: Replica, key: TransactionKey) -> None:
-        opened = replica.log
-        assert opened is not None, "a leader has its log"
-        guards = opened.guards
-        guard = guards.open(
-            key.producer_id, key.producer_epoch, replica.leader_epoch, is_new_epoch=key.adds_partitions
-        )
+        guards, guard = _guards_of(replica), _open_guard(replica, key)
         asked_at = asyncio.get_running_loop().time()
-        answer = self.questions.ask(TransactionQuestion(*key, replica.topic, replica.index))
+        answer = self.questions.ask(_question(replica, key))
         replica.appending.unverified.on_asked(key.producer_id, answer)
         answer.add_done_callback(partial(self._on_answer, replica, key, guards, guard, asked_at))
 
@@ -158,3 +157,20 @@ class Verification:
         following = waiting.first(key.producer_id)
         if following is not None:
             self._ask(replica, following.key)
+
+
+def _question(replica: Replica, key: TransactionKey) -> TransactionQuestion:
+    return TransactionQuestion(*key, replica.topic, replica.index)
+
+
+def _guards_of(replica: Replica) -> VerificationGuards:
+    opened = replica.log
+    assert opened is not None, "a leader has its log"
+    return opened.guards
+
+
+def _open_guard(replica: Replica, key: TransactionKey) -> int:
+    """The guard of what is asked, or was answered, now."""
+    return _guards_of(replica).open(
+        key.producer_id, key.producer_epoch, replica.leader_epoch, is_new_epoch=key.adds_partitions
+    )

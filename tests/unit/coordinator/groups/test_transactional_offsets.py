@@ -16,7 +16,7 @@ from barnabas.coordinator.runtime.core.producers import Producer
 from barnabas.coordinator.runtime.partition_runtime import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
-from barnabas.links.transaction_questions import TransactionQuestion
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import coordinator_pb2 as pb
 
 NONE = ErrorCode.none
@@ -110,6 +110,18 @@ async def test_its_coordinator_is_asked_once_a_transaction(node: Node, adds: boo
         assert await node.complete() is NONE
         assert await node.commit_in_transaction(7, adds=adds) is NONE
         assert len(node.questions.asked) == 2
+
+
+async def test_it_is_not_asked_where_it_says_so_at_once(node: Node) -> None:
+    async with running(node):
+        node.questions.answer = ErrorCode.transaction_abortable
+        node.questions.parts.add(TransactionQuestion("tx", 7, 0, False, "__consumer_offsets", partition=0))
+        assert await node.commit_in_transaction(5) is NONE
+        assert node.questions.asked == []
+        assert await node.complete() is NONE
+        assert await node.fetch(stable=True) == 5
+        node.questions.parts.clear()
+        assert await node.commit_in_transaction(6) is ErrorCode.transaction_abortable
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from storage_harness import (
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import LinkError, OutcomeUnknown
 from barnabas.links.network import Network
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages.storage_pb2 import AppendTransaction, PartitionAppendResult
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
@@ -38,6 +39,8 @@ class FakeCoordinators:
         self.asked: list[AddPartitionsToTxnRequest] = []
         self.codes: dict[int, list[ErrorCode]] = {}
         """What is answered of a partition, one after the other; the last again and again. Else: yes."""
+        self.parts: set[TransactionQuestion] = set()
+        """Of which yes is said at once."""
         self.is_held = False
         self.error: LinkError | None = None
         self.answer: AddPartitionsToTxnResponse | None = None
@@ -103,6 +106,9 @@ class _FakeLink:
             return owner.result(request)
         finally:
             owner.in_flight -= 1
+
+    def is_part(self, question: TransactionQuestion) -> bool:
+        return question in self._owner.parts
 
     async def close(self) -> None:
         self._owner.closed.append(self._address)

@@ -17,7 +17,7 @@ from barnabas.coordinator.groups.core.txn_commit import handle_txn_commit
 from barnabas.coordinator.groups.handlers import Handler, check_group_id, producer_of
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.links.errors import LinkError
-from barnabas.links.transaction_questions import TransactionQuestion
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages.coordinator_pb2 import OffsetCommitResponse, TxnOffsetCommitRequest
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
@@ -54,6 +54,8 @@ async def _ask(
         topic=GROUP_METADATA_TOPIC,
         partition=partition,
     )
+    if coordinator.questions.is_part(asked):
+        return
     try:
         async with asyncio.timeout(seconds):
             code = await coordinator.questions.ask(asked)

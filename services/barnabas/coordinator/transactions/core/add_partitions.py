@@ -12,6 +12,7 @@ from barnabas.coordinator.transactions.core.shard import TransactionShard
 from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages.transactions_pb2 import TransactionPartitions, TransactionPartitionsResult
 
 
@@ -102,7 +103,17 @@ def _verify(shard: TransactionShard, item: TransactionPartitions) -> Transaction
     return add_partitions_result(item, code_of)
 
 
-def _refusal(transaction: Transaction | None, item: TransactionPartitions) -> ErrorCode:
+def is_part(shard: TransactionShard, asked: TransactionQuestion) -> bool:
+    """Whether verification says yes: of what is committed, as it leaves at once."""
+    transaction = shard.committed(asked.transactional_id)
+    return (
+        transaction is not None
+        and _refusal(transaction, asked) is ErrorCode.none
+        and TopicPartition(asked.topic, asked.partition) in transaction.partitions
+    )
+
+
+def _refusal(transaction: Transaction | None, item: TransactionPartitions | TransactionQuestion) -> ErrorCode:
     if not item.transactional_id:
         return ErrorCode.invalid_request
     if transaction is None or transaction.producer_id != item.producer_id:

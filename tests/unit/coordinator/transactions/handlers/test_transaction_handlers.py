@@ -24,6 +24,7 @@ from barnabas.coordinator.transactions.core.transaction import NO_TIMEOUT_MS, To
 from barnabas.coordinator.transactions.markers.marker import Marker
 from barnabas.coordinator.transactions.markers.places import Place
 from barnabas.kernel.errors import ErrorCode
+from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import transactions_pb2 as pb
 from barnabas.metadata.group_partition import partition_for_group
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -251,6 +252,7 @@ async def test_verifying_needs_no_log_that_takes_writes(log: LogInMemory, world:
         log.fail_with = ErrorCode.kafka_storage_error
         assert await node.add("t-1") == "coordinator_load_in_progress"
         assert await node.add("t-0", verify=True) == "none"
+        assert node.coordinator.is_part(TransactionQuestion("a", 1000, 0, False, "t", 0))
         assert await node.add("t-1", verify=True) == "coordinator_load_in_progress", (
             "that may end the transaction"
         )
