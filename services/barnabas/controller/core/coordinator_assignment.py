@@ -1,17 +1,51 @@
-"""Which coordinator owns which partition of an internal topic: even, and moving as little as possible."""
+"""Which coordinator owns which partition of an internal topic: even, moving as little as possible, and then near.
+
+Near is the process that has a replica of the partition, its preferred leader's above all: where they share a broker
+clients are sent to it, and a coordinator writes to its log, and is asked, by plain calls.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from barnabas.messages.metadata_pb2 import PartitionRecord
+from barnabas.messages.metadata_pb2 import CoordinatorRecord, PartitionRecord
+from barnabas.metadata.image import MetadataImage
 
 NO_COORDINATOR = ""
 
 
-def assign_owners(owners: Sequence[str], live: Collection[str], absent: Collection[str] = ()) -> list[str]:
-    """The owner of each partition after those in `owners` (empty for none), given the live coordinators.
+class Owned(NamedTuple):
+    """A partition to be owned."""
+
+    owner: str
+    """Until now; empty for none."""
+    near: tuple[str, ...] = ()
+    """Coordinators beside its replicas, that of the preferred leader first."""
+
+    def distance_to(self, name: str) -> int:
+        return self.near.index(name) if name in self.near else len(self.near)
+
+
+def owned(
+    image: MetadataImage,
+    partitions: Sequence[PartitionRecord],
+    coordinators: Mapping[str, CoordinatorRecord],
+) -> list[Owned]:
+    """The partitions with their owners until now, and with those of `coordinators` that are near."""
+    at = {coordinator.address: name for name, coordinator in coordinators.items()}
+    beside = {node_id: at[node.address] for node_id, node in image.nodes.items() if node.address in at}
+    return [
+        Owned(partition.coordinator_id, tuple(beside[each] for each in partition.replicas if each in beside))
+        for partition in partitions
+    ]
+
+
+def assign_owners(
+    partitions: Sequence[Owned], live: Collection[str], absent: Collection[str] = ()
+) -> list[str]:
+    """The owner of each partition from now on, given the live coordinators.
 
     Numbers of partitions differ by at most one. A partition moves only when its owner is gone or has more than
     its share. Without any live coordinator nobody owns anything.
@@ -22,48 +56,62 @@ def assign_owners(owners: Sequence[str], live: Collection[str], absent: Collecti
     assert not live or set(live) - set(absent), "somebody is to have what nobody owns"
     left_alone: set[str] = set()
     while True:
-        shared = [owner for owner in owners if owner not in left_alone]
+        shared = [partition for partition in partitions if partition.owner not in left_alone]
         result = _shared(shared, set(live) - left_alone)
-        before, after = Counter(shared), Counter(result)
+        before, after = Counter(partition.owner for partition in shared), Counter(result)
         given_more = {name for name in absent if after[name] > before[name]}
         if not given_more:
             following = iter(result)
-            return [owner if owner in left_alone else next(following) for owner in owners]
+            return [
+                partition.owner if partition.owner in left_alone else next(following)
+                for partition in partitions
+            ]
         left_alone |= given_more
 
 
-def _shared(owners: Sequence[str], live: Collection[str]) -> list[str]:
+def _shared(partitions: Sequence[Owned], live: Collection[str]) -> list[str]:
     if not live:
-        return [NO_COORDINATOR] * len(owners)
-    counts = Counter(owner for owner in owners if owner in live)
+        return [NO_COORDINATOR] * len(partitions)
+    counts = Counter(partition.owner for partition in partitions if partition.owner in live)
     ranked = sorted(live, key=lambda name: (-counts[name], name))
-    floor, extra = divmod(len(owners), len(ranked))
+    floor, extra = divmod(len(partitions), len(ranked))
     room = {name: floor + (1 if rank < extra else 0) for rank, name in enumerate(ranked)}
-    result = []
-    for owner in owners:
-        keeps = room.get(owner, 0) > 0
-        if keeps:
-            room[owner] -= 1
-        result.append(owner if keeps else NO_COORDINATOR)
-    for index, owner in enumerate(result):
+    result = [NO_COORDINATOR] * len(partitions)
+
+    def give(number: int, name: str) -> None:
+        result[number] = name
+        room[name] -= 1
+
+    # Who has too much keeps what is nearest.
+    for number in sorted(
+        range(len(partitions)), key=lambda each: partitions[each].distance_to(partitions[each].owner)
+    ):
+        owner = partitions[number].owner
+        if room.get(owner, 0) > 0:
+            give(number, owner)
+    for distance in range(max((len(partition.near) for partition in partitions), default=0)):
+        for number, partition in enumerate(partitions):
+            if result[number] == NO_COORDINATOR and distance < len(partition.near):
+                nearest = partition.near[distance]
+                if room.get(nearest, 0) > 0:
+                    give(number, nearest)
+    for number, owner in enumerate(result):
         if owner == NO_COORDINATOR:
-            emptiest = min(room, key=lambda name: (-room[name], name))
-            room[emptiest] -= 1
-            result[index] = emptiest
+            give(number, min(room, key=lambda name: (-room[name], name)))
     return result
 
 
 def owned_from_the_start(
-    partitions: Sequence[PartitionRecord], live: Collection[str]
+    image: MetadataImage, partitions: Sequence[PartitionRecord]
 ) -> list[PartitionRecord]:
     """The partitions of a new topic with their first owners."""
-    counts: Counter[str] = Counter()
-    owned = []
-    for partition in partitions:
-        owner = min(live, key=lambda name: (counts[name], name), default=NO_COORDINATOR)
-        counts[owner] += 1
+    coordinators = image.coordinators
+    given = []
+    for partition, owner in zip(
+        partitions, assign_owners(owned(image, partitions, coordinators), coordinators), strict=True
+    ):
         changed = PartitionRecord()
         changed.CopyFrom(partition)
         changed.coordinator_id = owner
-        owned.append(changed)
-    return owned
+        given.append(changed)
+    return given

@@ -7,9 +7,9 @@ other: that is the fence against a coordinator that lives on.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from barnabas.controller.core.coordinator_assignment import assign_owners
+from barnabas.controller.core.coordinator_assignment import assign_owners, owned
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.metadata_pb2 import CoordinatorRecord, MetadataRecord, PartitionRecord
@@ -37,7 +37,7 @@ def register_coordinator(
     if known != coordinator:
         key = coordinator_key(coordinator.coordinator_id)
         records.append(MetadataRecord(key=key, coordinator=coordinator))
-    live = {*image.coordinators, coordinator.coordinator_id}
+    live = {**image.coordinators, coordinator.coordinator_id: coordinator}
     others_absent = set(absent) - {coordinator.coordinator_id}
     records += _reassigned(image, live, restarted, absent=others_absent)
     return Decision(tuple(records), None)
@@ -52,7 +52,11 @@ def remove_coordinator(
     others = set(image.coordinators) - {coordinator_id}
     if coordinator_id not in image.coordinators or (heirs is not None and not heirs):
         return Decision((), None)
-    live = others if heirs is None else heirs
+    live = {
+        name: coordinator
+        for name, coordinator in image.coordinators.items()
+        if name in (others if heirs is None else heirs)
+    }
     records = [MetadataRecord(key=coordinator_key(coordinator_id))]
     records += _reassigned(image, live, kept=others.difference(live))
     return Decision(tuple(records), None)
@@ -60,7 +64,7 @@ def remove_coordinator(
 
 def _reassigned(
     image: MetadataImage,
-    live: Collection[str],
+    live: Mapping[str, CoordinatorRecord],
     restarted: Collection[str] = (),
     *,
     absent: Collection[str] = (),
@@ -74,8 +78,8 @@ def _reassigned(
         if not topic.internal:
             continue
         shared = [partition for partition in topic.partitions if partition.coordinator_id not in kept]
-        before = [partition.coordinator_id for partition in shared]
-        for partition, owner in zip(shared, assign_owners(before, live, absent), strict=True):
+        owners = assign_owners(owned(image, shared, live), live, absent)
+        for partition, owner in zip(shared, owners, strict=True):
             if owner != partition.coordinator_id or owner in restarted:
                 records.append(partition_entry(_handed_over(partition, owner)))
     return records

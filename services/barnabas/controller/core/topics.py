@@ -102,7 +102,7 @@ def _create(draft: _Draft, topic: NewTopic) -> CreatedTopic:
     partitions = new_partitions(draft.image, topic_id, 0, replicas)
     internal = topic.name in INTERNAL_TOPICS
     if internal:
-        partitions = owned_from_the_start(partitions, draft.image.coordinators)
+        partitions = owned_from_the_start(draft.image, partitions)
     record = TopicRecord(
         name=topic.name, topic_id=topic_id, partition_count=len(partitions), internal=internal
     )

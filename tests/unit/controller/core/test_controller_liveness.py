@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from barnabas.controller.core.coordinator_assignment import assign_owners
 from barnabas.controller.core.coordinators import register_coordinator, remove_coordinator
 from barnabas.controller.core.decision import ClusterDefaults, Decision, partition_entry
 from barnabas.controller.core.deletion import delete_topics
@@ -105,31 +104,6 @@ def test_registering_again_as_the_same_process_changes_nothing() -> None:
     assert not register_node(image, node(1)).records
     image = after(image, register_coordinator(image, coordinator("c")))
     assert not register_coordinator(image, coordinator("c")).records
-
-
-@given(st.lists(st.sampled_from(["", "a", "b", "c", "gone"]), max_size=60), st.sets(st.sampled_from("abcd")))
-def test_assignment_is_even_and_moves_no_more_than_it_must(owners: list[str], live: set[str]) -> None:
-    result = assign_owners(owners, live)
-    if not live:
-        assert set(result) <= {""}
-        return
-    counts = Counter(result)
-    sizes = [counts[name] for name in live]
-    assert sum(sizes) == len(owners)
-    assert max(sizes) - min(sizes) <= 1
-    before = sorted((Counter(o for o in owners if o in live)[name] for name in live), reverse=True)
-    kept = sum(1 for old, new in zip(owners, result, strict=True) if old == new and old)
-    floor, extra = divmod(len(owners), len(live))
-    assert kept == sum(min(have, floor + (rank < extra)) for rank, have in enumerate(before))
-    assert assign_owners(result, live) == result
-
-
-def test_who_is_absent_is_given_nothing_and_may_lose() -> None:
-    assert assign_owners(list("aabbbbcc"), "abc", absent="a").count("a") == 2
-    shared = Counter(assign_owners(list("aaaaaabb"), "abc", absent="a"))
-    assert shared == {"a": 3, "b": 3, "c": 2}, "c comes, and a has too much"
-    assert assign_owners(list("bbbbbbc"), "abc", absent="ac").count("c") == 1
-    assert assign_owners(list("bbbbbbc"), "abc").count("c") == 2
 
 
 class Cluster(RuleBasedStateMachine):
