@@ -91,7 +91,8 @@ def rebalance(
             if dry_run:
                 return
             _agree(plan, is_agreed=yes, is_begun=turn > 0)
-            if carry_out_plan(administration, state, plan.reassignments, under_way, pace):
+            is_done = carry_out_plan(administration, state, plan.reassignments, under_way, pace)
+            if is_done and not (turn and under_way):  # what others began may have been one of the first plan
                 return
             state = read_state(administration)
     raise Refused(UNFINISHED)

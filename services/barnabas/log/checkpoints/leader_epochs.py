@@ -57,6 +57,7 @@ class LeaderEpochCache:
         with self._writing:
             entries = tuple(entry for entry in self._entries if entry.start_offset < log_end_offset)
             if entries != self._written:
+                self._written = None
                 rows = [(str(entry.epoch), str(entry.start_offset)) for entry in entries]
                 write_checkpoint(self._files, self.path, rows, sync=True)
                 self._written = entries

@@ -6,15 +6,16 @@ not. Or the file is lost. A log with records of no known epoch could follow nobo
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from barnabas.kernel.kafka_values import INT_MAX, NO_EPOCH
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.segments.scan import scan_headers
 from barnabas.log.segments.segment import Segment
-from barnabas.records.batch import MAGIC
+from barnabas.log.small_files import SyncError
+from barnabas.records.batch import MAGIC, BatchHeader
 
 
 class EpochRun(NamedTuple):
@@ -31,40 +32,82 @@ def find_first_epochs(
     log_start_offset: int,
     log_end_offset: int,
 ) -> None:
-    """Have `epochs` know those of the first records, if it does not. Raises OSError where they cannot be read."""
+    """Have `epochs` know those of the first records, if it does not. Raises OSError where they cannot be read, and
+    SyncError where nobody knows whether they are written.
+    """
     known = epochs.entries
     known_from = known[0].start_offset if known else log_end_offset
     if log_start_offset >= known_from:
         return
     runs = _runs(_epochs(segments, log_start_offset, known_from))
-    epochs.put_before(heaviest_rise(runs, known[0].epoch if known else INT_MAX))
-    with contextlib.suppress(OSError):  # the next start would read them again
+    if known:  # which outweighs all that was read
+        batches = sum(run.batches for run in runs)
+        runs.append(EpochRun(known[0].epoch, known_from, batches + 1))
+    epochs.put_before(heaviest_rise(runs))
+    try:
         epochs.flush(log_end_offset)
+    except SyncError:
+        raise
+    except OSError:
+        pass  # there is no room: the next start reads them again
 
 
 def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(first offset, leader epoch) of each batch with records from `start` to before `end`; NO_EPOCH where no batch can
-    be read. Where two segments overlap the next one counts.
+    """(first offset, leader epoch) of the batches with records from `start` to before `end`; NO_EPOCH where that cannot
+    be right. Where two segments overlap the next one counts.
     """
+    at_start: tuple[int, int] | None = start, NO_EPOCH
     for number, segment in enumerate(segments):
-        ends = min(segments[number + 1].base_offset, end) if number + 1 < len(segments) else end
+        next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
+        ends = end if next_base is None else min(next_base, end)
         if ends <= start or segment.base_offset >= end:
             continue
-        opened = segment.open().file
         position = segment.position_of(start) if start > segment.base_offset else 0
-        next_offset = segment.base_offset
-        for scanned in scan_headers(opened, position, segment.size):
-            header = scanned.header
-            if header.magic != MAGIC or header.base_offset < next_offset:
-                yield max(next_offset, start), NO_EPOCH  # no checksum covers these, nor the epoch
+        scanned = scan_headers(segment.open().file, position, segment.size)
+        headers = (each.header for each in scanned)
+        first = None if position else segment.base_offset
+        for offset, epoch in _epochs_of(headers, first, ends, next_base):
+            if offset <= start:
+                at_start = start, epoch  # unless the next one begins there, too
                 continue
-            if header.base_offset >= ends:
-                break
-            next_offset = header.next_offset
-            if header.last_offset >= start:
-                yield max(header.base_offset, start), header.partition_leader_epoch
-        if next_offset < ends:
-            yield max(next_offset, start), NO_EPOCH
+            if at_start is not None:
+                yield at_start
+                at_start = None
+            yield offset, epoch
+    if at_start is not None:
+        yield at_start
+
+
+def _epochs_of(
+    headers: Iterator[BatchHeader], expected: int | None, end: int, next_base: int | None
+) -> Iterator[tuple[int, int]]:
+    """The same of the batches of one segment. It begins with `expected`, and the next one with `next_base`, where these
+    are known.
+
+    No checksum covers a batch's offset, length, magic and epoch, and none is looked at here. But a log that was never
+    compacted has no gaps: where there is one, a batch is right whose end is its successor's beginning.
+    """
+    last = -1 if expected is None else expected - 1
+    header = next(headers, None)
+    while header is not None:
+        following = next(headers, None)
+        begins, ends = header.base_offset, header.next_offset
+        follows = next_base if following is None else following.base_offset
+        if begins >= end and (follows is None or follows > begins):
+            break
+        is_right = (
+            header.magic == MAGIC
+            and header.record_count == ends - begins
+            and (begins == expected or (begins > last and follows in (ends, None)))
+        )
+        if expected is not None and not (is_right and begins == expected):
+            yield (min(begins, expected) if is_right else expected), NO_EPOCH
+        if is_right:
+            yield begins, header.partition_leader_epoch
+            last, expected = begins, ends
+        header = following
+    if expected is not None and expected < end:
+        yield expected, NO_EPOCH
 
 
 def _runs(epochs: Iterator[tuple[int, int]]) -> list[EpochRun]:
@@ -77,20 +120,22 @@ def _runs(epochs: Iterator[tuple[int, int]]) -> list[EpochRun]:
     return runs
 
 
-def heaviest_rise(runs: Sequence[EpochRun], epoch_max: int) -> list[tuple[int, int]]:
-    """(leader epoch, first offset) of those `runs` whose epochs rise, to `epoch_max` at most, with as many batches as
-    there can be. Batches in between are damaged, and count for the next epoch: who had others of the epoch before in
-    their place is to drop these.
+def heaviest_rise(runs: Sequence[EpochRun]) -> list[tuple[int, int]]:
+    """(leader epoch, first offset) of those `runs` whose epochs rise, with as many batches as there can be.
+
+    What lies in between is damaged, and counts for the next epoch: who has other records of the epoch before in its
+    place is to drop these.
     """
+    if all(one.epoch < next_one.epoch for one, next_one in pairwise(runs)) and runs and runs[0].epoch >= 0:
+        return [(run.epoch, run.start_offset) for run in runs]
     sums: list[int] = []
     """Batches of the heaviest rise that ends with each run; 0 for one that can be part of none."""
     before: list[int] = []
     """The run before it in that, -1 where it is the first."""
     for at, run in enumerate(runs):
-        is_usable = 0 <= run.epoch <= epoch_max
         lower = [each for each in range(at) if sums[each] and runs[each].epoch <= run.epoch]
         best = max(lower, key=sums.__getitem__, default=-1)
-        sums.append((run.batches + (sums[best] if lower else 0)) if is_usable else 0)
+        sums.append((run.batches + (sums[best] if lower else 0)) if run.epoch >= 0 else 0)
         before.append(best)
     rise: list[tuple[int, int]] = []
     at = max(range(len(runs)), key=sums.__getitem__, default=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from administered_settings import AdministeredSettings
@@ -81,6 +82,13 @@ def test_what_somebody_else_reassigned_meanwhile_is_planned_again(monkeypatch: p
     assert len(json.loads(result.stdout)["partitions"]) == 1
     assert "somebody else reassigned them meanwhile" in result.stderr
     assert "planned again" in result.stderr
+
+
+def test_what_others_began_and_is_waited_for_is_followed_by_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out of a plan, and may leave the cluster as uneven as it was."""
+    busy = replace(UNEVEN, partitions=tuple(replace(each, removing=(3,)) for each in UNEVEN.partitions))
+    cluster = Cluster(monkeypatch, (passed_over, busy), (done, UNEVEN), (done, EVEN))
+    assert (cluster.rebalance().exit_code, cluster.planned) == (0, [1, 0, 1])
 
 
 def test_nothing_may_be_left_to_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,15 @@ import errno
 from pathlib import Path
 
 import pytest
-from recovery_harness import FILES, fill, open_log, segment_path
+from recovery_harness import FILES, boundaries, fill, open_log, segment_path
 
+from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints import leader_epochs
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.opening import first_epochs
 from barnabas.log.opening.first_epochs import EpochRun, heaviest_rise
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.small_files import SyncError
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import encode_batch
 
@@ -134,20 +136,79 @@ def test_what_cannot_be_read_counts_for_the_next_epoch(
     assert open_log(tmp_path, recovery_point=19, log_start_offset=0).epochs.entries == known
 
 
+FIELDS = ((0, 8), (8, 12), (12, 16), (16, 17), (23, 27))
+"""Of a batch's header: base offset, length, leader epoch, magic, last offset delta."""
+
+
+@pytest.mark.parametrize("known_from", [14, 15, 18])
+@pytest.mark.parametrize("start", [0, 2, 9])
+def test_no_bit_of_a_header_has_an_epoch_end_later_than_it_did(
+    tmp_path: Path, start: int, known_from: int
+) -> None:
+    """A follower would keep what it has of it and nobody else. (A first batch of an earlier epoch may be right.)"""
+    log = three_epochs_open(tmp_path)
+    ends = {asked: end for asked, end in ((1, 7), (2, 13), (3, 13)) if end > start}
+    late = []
+    for number, segment in enumerate(log.segments):
+        path = segment_path(log, number)
+        whole = path.read_bytes()
+        for position, header in iterate_headers(whole):
+            if header.base_offset >= known_from:
+                continue
+            for bit in (bit for field in FIELDS for bit in range(field[0] * 8, field[1] * 8)):
+                damaged = bytearray(whole)
+                damaged[position + bit // 8] ^= 1 << bit % 8
+                path.write_bytes(damaged)
+                segment.hints.clear()
+                found = LeaderEpochCache(FILES, str(tmp_path / "none"))
+                found.assign(4, known_from)
+                first_epochs.find_first_epochs(found, log.segments, start, 0)
+                late += [
+                    (header.base_offset, bit, asked, found.entries)
+                    for asked, end in ends.items()
+                    if found.end_offset_for(asked, 19)[1] > end
+                ]
+        path.write_bytes(whole)
+    assert late == []
+
+
+@pytest.mark.parametrize("start", [12, 15])
+def test_a_single_batch_is_enough(tmp_path: Path, start: int) -> None:
+    log = three_epochs_open(tmp_path)
+    found = LeaderEpochCache(FILES, str(tmp_path / "none"))
+    found.assign(9, start + 1)
+    first_epochs.find_first_epochs(found, log.segments, start, 0)
+    assert found.entries == ((2 if start == 12 else 4, start), (9, start + 1))
+
+
+def test_where_segments_overlap_the_next_one_counts(tmp_path: Path) -> None:
+    log = three_epochs_open(tmp_path)
+    first, second = (segment_path(log, number) for number in (0, 1))
+    overlapping = second.read_bytes()
+    first.write_bytes(first.read_bytes() + overlapping[: boundaries(overlapping)[1]])
+    log.release()
+    damage_batch(log, log.segment_base_offsets[1], 12, 9)  # in either
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=0)
+    assert again.epochs.entries == THREE_EPOCHS
+
+
 @pytest.mark.parametrize(
     ("runs", "rise"),
     [
         ([], []),
         ([(3, 5, 1)], [(3, 5)]),
         ([(1, 0, 5), (2, 5, 5), (3, 10, 1)], [(1, 0), (2, 5), (3, 10)]),
+        ([(0, 0, 5), (9, 5, 1), (2, 6, 5)], [(0, 0), (2, 5)]),
         ([(9, 0, 1), (2, 5, 5)], [(2, 0)]),
-        ([(1, 0, 5), (9, 4, 1), (2, 5, 5), (8, 9, 2)], [(1, 0), (2, 4)]),
+        ([(1, 0, 5), (9, 4, 1), (2, 5, 5), (8, 9, 2)], [(1, 0), (2, 4), (8, 9)]),
         ([(1, 0, 3), (5, 3, 1), (1, 4, 2), (6, 6, 1)], [(1, 0), (1, 3), (6, 6)]),
+        ([(-1, 0, 1), (1, 1, 1), (-1, 2, 1), (4, 15, 9)], [(1, 0), (4, 2)]),
         ([(-1, 0, 9)], []),
+        ([(-1, 0, 9), (2, 3, 1)], [(2, 0)]),
     ],
 )
 def test_the_heaviest_rise(runs: list[tuple[int, int, int]], rise: list[tuple[int, int]]) -> None:
-    assert heaviest_rise([EpochRun(*run) for run in runs], 7) == rise
+    assert heaviest_rise([EpochRun(*run) for run in runs]) == rise
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -162,17 +223,64 @@ def test_what_was_read_from_batches_is_written(
     assert open_log(tmp_path, recovery_point=19, clean=clean).epochs.entries == THREE_EPOCHS
 
 
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no room"), SyncError(errno.EIO, "sync failed")])
 def test_no_room_for_their_file_keeps_no_log_from_opening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
+    """But a sync that failed does: nobody knows what is on the disk."""
     log = three_epochs(tmp_path)
     Path(log.epochs.path).unlink()
 
     def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "no room")
+        raise error
 
-    monkeypatch.setattr(leader_epochs, "write_checkpoint", fail)
-    assert open_log(tmp_path, recovery_point=19).epochs.entries == THREE_EPOCHS
+    with monkeypatch.context() as failing:
+        failing.setattr(leader_epochs, "write_checkpoint", fail)
+        if isinstance(error, SyncError):
+            with pytest.raises(KafkaError):
+                open_log(tmp_path, recovery_point=19)
+            return
+        again = open_log(tmp_path, recovery_point=19)
+    assert again.epochs.entries == THREE_EPOCHS
+    again.epochs.flush(19)
+    assert LeaderEpochCache(FILES, again.directory).entries == THREE_EPOCHS
+
+
+@pytest.mark.parametrize("fails", ["unlink", "sync"])
+def test_a_file_of_epochs_that_could_not_be_removed_is_removed_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    epochs = LeaderEpochCache(FILES, str(tmp_path))
+    epochs.assign(9, 5)
+    epochs.flush(6)
+    synced: list[str] = []
+
+    def sync(_: object, path: str) -> None:
+        synced.append(path)
+        if fails == "sync":
+            raise SyncError(errno.EIO, "sync failed")
+
+    def remove(*_: object) -> None:
+        raise OSError(errno.EIO, "unlink failed")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(leader_epochs, "sync_directory", sync)
+        if fails == "unlink":
+            failing.setattr(leader_epochs, "remove_quietly", remove)
+        with pytest.raises(OSError, match="failed"):
+            epochs.remove_file()
+        fails = ""
+        failing.undo()
+        failing.setattr(leader_epochs, "sync_directory", sync)
+        synced.clear()
+        epochs.remove_file()
+        assert synced == [str(tmp_path)]
+        epochs.remove_file()
+        assert synced == [str(tmp_path)], "there is none any more"
+    assert not Path(epochs.path).exists()
+    assert epochs.entries == ((9, 5),), "the log may stay as it was"
+    epochs.flush(6)
+    assert Path(epochs.path).exists()
 
 
 def test_what_a_log_knew_before_it_began_elsewhere_does_not_come_back(tmp_path: Path) -> None:

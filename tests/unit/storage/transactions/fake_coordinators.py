@@ -171,3 +171,15 @@ def apply_coordinator(node: StorageHarness, name: str = "c", incarnation: str = 
             "__transaction_state", STATE, leader=2, replicas=(2,), internal=True, coordinator_id=name
         ),
     )
+
+
+def code(result: PartitionAppendResult) -> ErrorCode:
+    return ErrorCode(result.error_code)
+
+
+async def until_waiting(producer: Producer, count: int, index: int = 0) -> None:
+    """Return once so many batches of the partition wait for answers, and all questions are asked."""
+    unverified = producer.node.replica(producer.topic, index).appending.unverified
+    async with asyncio.timeout(20):
+        while len(unverified) != count or (index == 0 and producer.node.verification.questions.waiting):
+            await asyncio.sleep(0)
