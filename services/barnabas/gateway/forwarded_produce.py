@@ -1,7 +1,7 @@
 """The common case of Produce that its leader cannot answer at once: handed over as it is read, without a task.
 
-What `plain_produce.py` is for the storage node in this process, this is for all others, and for batches of
-transactions, of which any leader may have to ask the coordinator first (KIP-890). A plain request is queued on its
+What `plain_produce.py` is for the storage node in this process, this is for all others, and for batches of which any
+leader has to ask a transaction's coordinator first (KIP-890). A plain request is queued on its
 leader's stream by plain calls before `data_received` returns, and its answer is written from a template when the result
 comes. Whatever is not plain is left to the general way: at first by not taking it, with nothing changed; later, where
 the leader refuses or nobody knows, by `handlers/produce.py`, which goes on from the result.
@@ -21,7 +21,7 @@ from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.handlers import produce
 from barnabas.gateway.parts import GatewayParts
 from barnabas.gateway.plain_produce import is_answered, is_transactional
-from barnabas.gateway.produce_batches import ADDED_FROM
+from barnabas.gateway.produce_batches import transaction_in
 from barnabas.gateway.request import Client, Request
 from barnabas.gateway.request_times import RequestTimes
 from barnabas.kernel.errors import ErrorCode
@@ -98,8 +98,7 @@ def _head_of(plain: PlainProduce) -> AppendRequest | None:
     if is_transactional(records):
         if transactional_id is None:
             return None
-        head.transaction.transactional_id = transactional_id
-        head.transaction.adds_partitions = version >= ADDED_FROM
+        head.transaction.CopyFrom(transaction_in(version, transactional_id))
     return head
 
 

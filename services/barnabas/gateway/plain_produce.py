@@ -2,9 +2,10 @@
 
 A small request costs little in what it must do (checks, a CRC, one write) and much in what a general server does
 around it: tasks, futures, decoded objects, messages to other processes. So where a request is plain (one batch for one
-partition, `wire/plain_produce.py`), of no transaction, and the partition is led by the storage node in this very
-process, the answer is made by plain calls before `data_received` returns. Whatever is not so is left before anything
-has changed: to `forwarded_produce.py`, or to the general way, `handlers/produce.py`, which answers errors, too.
+partition, `wire/plain_produce.py`), and the partition is led by the storage node in this very process, the answer is
+made by plain calls before `data_received` returns: of a transaction's batches those that belong to what is open in the
+log, or of which a coordinator in this process knows. Whatever is not so is left before anything has changed: to
+`forwarded_produce.py`, or to the general way, `handlers/produce.py`, which answers errors, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
+from barnabas.gateway.produce_batches import transaction_in
 from barnabas.links.local_storage import LocalStorage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.subscription import MetadataSubscription
@@ -47,13 +49,18 @@ class PlainProduces:
         plain = read_plain_produce(frame)
         if plain is None:
             return None
-        version, correlation_id, _, acks, _, topic, partition, records = plain
-        if not is_answered(acks, records) or is_transactional(records):
+        version, correlation_id, transactional_id, acks, _, topic, partition, records = plain
+        if not is_answered(acks, records):
             return None
+        transaction = None
+        if is_transactional(records):
+            if transactional_id is None:
+                return None
+            transaction = transaction_in(version, transactional_id)
         topic_id = topic if version >= TOPIC_ID_FROM else self._topic_id(topic)
         if topic_id is None:
             return None
-        placed = self._append(topic_id, partition, records, acks)
+        placed = self._append(topic_id, partition, records, acks, transaction)
         if placed is None:
             return None
         answer = encode_plain_answer(version, correlation_id, topic, partition, *placed)

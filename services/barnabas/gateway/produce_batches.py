@@ -50,7 +50,12 @@ def transaction_of(version: int, body: Any) -> AppendTransaction | None:
     """What the leaders are to know of the transaction that the batches belong to; None where they belong to none."""
     if body.transactional_id is None or not _is_transactional(body):
         return None
-    return AppendTransaction(transactional_id=body.transactional_id, adds_partitions=version >= ADDED_FROM)
+    return transaction_in(version, body.transactional_id)
+
+
+def transaction_in(version: int, transactional_id: str) -> AppendTransaction:
+    """The transaction of a request in this version."""
+    return AppendTransaction(transactional_id=transactional_id, adds_partitions=version >= ADDED_FROM)
 
 
 def known_code(version: int, code: ErrorCode) -> ErrorCode:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.messages.storage_pb2 import (
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirsResponse,
+        AppendTransaction,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
@@ -85,15 +86,24 @@ class LocalNode:
         self.fetches.room = room
 
     def append_at_once(
-        self, topic_id: bytes, partition: int, records: memoryview, acks: int
+        self,
+        topic_id: bytes,
+        partition: int,
+        records: memoryview,
+        acks: int,
+        transaction: AppendTransaction | None = None,
     ) -> Placed | None:
         """See `LocalStorage`."""
-        if self._replicas is None:
+        if self._replicas is None or self._servicer is None:
             return None
         found = self._replicas.find(topic_id, partition)
         if found is None:
             return None
-        info = found.appending.append_at_once(records, acks)
+        if transaction is None:
+            info = found.appending.append_at_once(records, acks)
+        else:
+            verification = self._servicer.appends.verification
+            info = verification.append_at_once(found, records, acks, transaction)
         if info is None:
             return None
         return Placed(info.base_offset, info.log_append_time_ms, info.log_start_offset)

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.links.storage_link import AnswerRoom, StorageLink
+
+if TYPE_CHECKING:
+    from barnabas.messages.storage_pb2 import AppendTransaction
 
 
 class Placed(NamedTuple):
@@ -69,12 +72,18 @@ class LocalStorage(StorageLink, Protocol):
         ...
 
     def append_at_once(
-        self, topic_id: bytes, partition: int, records: memoryview, acks: int
+        self,
+        topic_id: bytes,
+        partition: int,
+        records: memoryview,
+        acks: int,
+        transaction: AppendTransaction | None = None,
     ) -> Placed | None:
         """Append one batch as the leader, where it can be acknowledged (as `acks` asks) before this returns.
 
         None, with nothing changed, where it cannot: this node does not lead, the append would have to wait for the
-        disk or for replicas, or it is refused. Who asks then takes the general way, which says why.
+        disk or for replicas, its `transaction`'s coordinator would have to be asked, or it is refused. Who asks then
+        takes the general way, which says why.
         """
         ...
 

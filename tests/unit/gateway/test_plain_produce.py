@@ -16,10 +16,12 @@ from barnabas.gateway.faults.injection import Faults
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.links.local_storage import Placed
+from barnabas.messages.storage_pb2 import AppendTransaction
 from barnabas.records.record import encode_batch
 from barnabas.wire.produce import ProducedPartition, encode_produce_response
 
 BATCH = encode_batch([(1, b"k", b"v", ())])
+OF_A_TRANSACTION = BATCH[:22] + bytes([BATCH[22] | 0x10]) + BATCH[23:]
 CORRELATION_ID = 77
 
 
@@ -29,22 +31,40 @@ class FakeNode:
     def __init__(self) -> None:
         self.led = {(topic_id("orders"), 0)}
         self.taken: list[tuple[bytes, int, bytes, int]] = []
+        self.transactions: list[AppendTransaction | None] = []
 
-    def append_at_once(self, topic: bytes, partition: int, records: bytes, acks: int) -> Placed | None:
+    def append_at_once(
+        self,
+        topic: bytes,
+        partition: int,
+        records: bytes,
+        acks: int,
+        transaction: AppendTransaction | None = None,
+    ) -> Placed | None:
         if (topic, partition) not in self.led:
             return None
+        self.transactions.append(transaction)
         self.taken.append((topic, partition, records, acks))
         return Placed(100 + len(self.taken), -1, 7)
 
 
 def produce_frame(
-    topic: str = "orders", *, version: int = 9, acks: int = -1, partition: int = 0, records: bytes = BATCH
+    topic: str = "orders",
+    *,
+    version: int = 9,
+    acks: int = -1,
+    partition: int = 0,
+    records: bytes = BATCH,
+    transactional_id: str | None = None,
 ) -> bytes:
     """A plain Produce request."""
     key = topic_id(topic) if version >= 13 else bytes([len(topic) + 1]) + topic.encode()
     size = len(records) + 1
     varint = bytes([size & 0x7F | 0x80, size >> 7]) if size > 0x7F else bytes([size])
-    head = struct.pack(">hhih", 0, version, CORRELATION_ID, 4) + b"mine\0" + b"\0"
+    head = struct.pack(">hhih", 0, version, CORRELATION_ID, 4) + b"mine\0"
+    head += (
+        b"\0" if transactional_id is None else bytes([len(transactional_id) + 1]) + transactional_id.encode()
+    )
     body = struct.pack(">hi", acks, 1000) + b"\x02" + key + b"\x02" + struct.pack(">i", partition)
     return head + body + varint + records + b"\0\0\0"
 
@@ -97,7 +117,7 @@ def test_it_is_answered_as_the_general_way_would(
         produce_frame(acks=2),
         produce_frame(version=8),
         produce_frame(records=b"r" * 22),
-        produce_frame(records=BATCH[:22] + bytes([BATCH[22] | 0x10]) + BATCH[23:]),
+        produce_frame(records=OF_A_TRANSACTION),
         produce_frame("\udc80".encode("utf-8", "surrogateescape").decode("latin-1")),
         produce_frame()[:-1],
         b"",
@@ -109,7 +129,7 @@ def test_it_is_answered_as_the_general_way_would(
         "acks 2",
         "old",
         "cut batch",
-        "transaction",
+        "transaction without id",
         "name",
         "cut",
         "empty",
@@ -118,6 +138,17 @@ def test_it_is_answered_as_the_general_way_would(
 def test_what_needs_more_is_left_alone(produces: PlainProduces, node: FakeNode, frame: bytes) -> None:
     assert produces.answer(frame, 0.0) is None
     assert node.taken == []
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+def test_a_batch_of_a_transaction_goes_with_what_it_belongs_to(
+    produces: PlainProduces, node: FakeNode, version: int
+) -> None:
+    for records in (OF_A_TRANSACTION, BATCH):
+        frame = produce_frame(version=version, records=records, transactional_id="tx")
+        assert produces.answer(frame, 0.0) is not None
+    transaction = AppendTransaction(transactional_id="tx", adds_partitions=version >= 12)
+    assert node.transactions == [transaction, None]
 
 
 def test_injected_faults_see_every_request(

@@ -81,6 +81,17 @@ class FakeReplica:
         return self.info
 
 
+class FakeVerification:
+    def __init__(self) -> None:
+        self.asked: list[tuple[FakeReplica, bytes, int, AppendTransaction]] = []
+
+    def append_at_once(
+        self, replica: FakeReplica, records: bytes, acks: int, transaction: AppendTransaction
+    ) -> AppendInfo | None:
+        self.asked.append((replica, records, acks, transaction))
+        return AppendInfo(7, 8, -1, 0, False)
+
+
 def batches(records: bytes = b"batch") -> AppendBatches:
     request = AppendBatches(AppendRequest(acks=-1, timeout_ms=500))
     request.add(PartitionAppend(topic_id=TOPIC, partition=3, leader_epoch=-1), records)
@@ -305,3 +316,13 @@ async def test_an_append_at_once(replica: FakeReplica | None, placed: Placed | N
     node, servicer = LocalNode(1), FakeServicer()
     async with serving(node, servicer, replica):
         assert node.append_at_once(TOPIC, 0, b"batch", -1) == placed
+
+
+async def test_an_append_at_once_of_a_transaction() -> None:
+    node, servicer, replica = LocalNode(1), FakeServicer(), FakeReplica(None)
+    verification = FakeVerification()
+    servicer.appends.verification = verification
+    transaction = AppendTransaction(transactional_id="tx")
+    async with serving(node, servicer, replica):
+        assert node.append_at_once(TOPIC, 0, b"batch", -1, transaction) == Placed(7, -1, 0)
+    assert verification.asked == [(replica, b"batch", -1, transaction)]

@@ -115,14 +115,22 @@ class Appending:
         self._on_written(info, len(records))
         return info
 
-    def append_at_once(self, records: memoryview, acks: int) -> AppendInfo | None:
+    @property
+    def may_append_at_once(self) -> bool:
+        """Whether `append_at_once` is worth trying."""
+        replica = self._replica
+        return replica.acknowledges_at_once and not (
+            replica.error or replica.internal or self.refuses_clients
+        )
+
+    def append_at_once(self, records: memoryview, acks: int, guard: int = NO_GUARD) -> AppendInfo | None:
         """Append one batch of a client's as `append` does, where it can be acknowledged when this returns.
 
         None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
         be fast, other replicas or a sync have to be waited for, or the batch is refused.
         """
         replica, queue = self._replica, self._queue
-        if replica.error or replica.internal or self.refuses_clients or not replica.acknowledges_at_once:
+        if not self.may_append_at_once:
             return None
         lane, opened = self._lane, self._log
         assert lane is not None and opened is not None and queue is not None, "a leader has its log"  # noqa: PT018
@@ -131,7 +139,7 @@ class Appending:
             return None
         try:
             info = opened.append_as_leader(
-                records, replica.leader_epoch, may_block=False, time=lane.checks.loop_time
+                records, replica.leader_epoch, guard=guard, may_block=False, time=lane.checks.loop_time
             )
         except (KafkaError, WouldBlock):
             return None

@@ -23,7 +23,7 @@ from barnabas.log.producers.verification_guards import NO_GUARD, UNGUARDED, Veri
 from barnabas.messages.storage_pb2 import AppendTransaction
 from barnabas.metadata.coordinators import coordinator_of
 from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
-from barnabas.records.batch import HEADER_SIZE, parse_header
+from barnabas.records.batch import HEADER_SIZE, BatchHeader, Buffer, parse_header
 from barnabas.records.validate import check_framing, checked_tail
 from barnabas.storage import limits
 from barnabas.storage.transactions.answers import code_of, refusal
@@ -36,6 +36,7 @@ from barnabas.storage.transactions.unverified import (
 
 if TYPE_CHECKING:
     from barnabas.links.network import Network
+    from barnabas.log.prepared_batches import AppendInfo
     from barnabas.messages.metadata_pb2 import CoordinatorRecord
     from barnabas.storage.replica.replica import Replica
     from barnabas.storage.replica.replicas import Replicas
@@ -87,15 +88,52 @@ class Verification:
 
         Raises KafkaError for what need not be asked about.
         """
+        guard = self._guard_at_once(replica, records, transaction)
+        if guard is not None:
+            return guard
+        waiting = replica.appending.unverified
+        if not waiting.has_room(len(records), self._room):
+            raise KafkaError(
+                ErrorCode.not_enough_replicas, "too much waits for answers of transaction coordinators"
+            )
+        header = parse_header(records)
+        batch = UnverifiedBatch(_key_of(header, transaction), header, len(records), on_decided)
+        if waiting.add(batch, self._room):
+            self._ask(replica, batch.key)
+        return batch
+
+    def append_at_once(
+        self, replica: Replica, records: memoryview, acks: int, transaction: AppendTransaction
+    ) -> AppendInfo | None:
+        """Append a client's transactional batch where nobody need be asked about it, and it can be acknowledged when
+        this returns; None, with nothing changed, where it cannot, as `Appending.append_at_once`.
+        """
+        if not replica.appending.may_append_at_once:
+            return None
+        try:
+            guard = self._guard_at_once(replica, records, transaction)
+        except KafkaError:
+            return None
+        if guard is None:
+            return None
+        info = replica.appending.append_at_once(records, acks, guard)
+        if info is None:
+            _guards_of(replica).close(parse_header(records).producer_id, guard)
+        return info
+
+    def _guard_at_once(self, replica: Replica, records: Buffer, transaction: AppendTransaction) -> int | None:
+        """The guard under which a batch may be appended now; None where its coordinator is to be asked, or it has to
+        come behind one that waits. Raises KafkaError for what need not be asked about.
+        """
         if len(records) < HEADER_SIZE:
             return NO_GUARD  # which the log refuses, as it does all that is no batch of a producer
         header = parse_header(records)
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         if producer_id < 0:
             return NO_GUARD
-        opened, waiting = replica.log, replica.appending.unverified
+        opened = replica.log
         assert opened is not None, "a leader has its log"
-        is_behind = waiting.has(producer_id)
+        is_behind = replica.appending.unverified.has(producer_id)
         if not is_behind and opened.producer_state.is_open(producer_id, producer_epoch):
             return NO_GUARD
         if self.guard_unasked == UNGUARDED and not transaction.adds_partitions and not is_behind:
@@ -104,20 +142,11 @@ class Verification:
         known = opened.producer_state.producers.get(producer_id)
         if known is not None:
             known.check_epoch(producer_epoch)
-        key = TransactionKey(
-            transaction.transactional_id, producer_id, producer_epoch, transaction.adds_partitions
-        )
-        if not is_behind and self.questions.is_part(_question(replica, key)):
-            self.times_ms.observe(0.0)
-            return _open_guard(replica, key)
-        if not waiting.has_room(len(records), self._room):
-            raise KafkaError(
-                ErrorCode.not_enough_replicas, "too much waits for answers of transaction coordinators"
-            )
-        batch = UnverifiedBatch(key, header, len(records), on_decided)
-        if waiting.add(batch, self._room):
-            self._ask(replica, batch.key)
-        return batch
+        key = _key_of(header, transaction)
+        if is_behind or not self.questions.is_part(_question(replica, key)):
+            return None
+        self.times_ms.observe(0.0)
+        return _open_guard(replica, key)
 
     def refuse_all(self, replicas: Iterable[Replica], error_code: int) -> None:
         """Nothing that waits is appended to these: nobody else is to find it there."""
@@ -157,6 +186,12 @@ class Verification:
         following = waiting.first(key.producer_id)
         if following is not None:
             self._ask(replica, following.key)
+
+
+def _key_of(header: BatchHeader, transaction: AppendTransaction) -> TransactionKey:
+    return TransactionKey(
+        transaction.transactional_id, header.producer_id, header.producer_epoch, transaction.adds_partitions
+    )
 
 
 def _question(replica: Replica, key: TransactionKey) -> TransactionQuestion:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_coordinators import ADDS, FakeCoordinators, Producer, code, until_waiting
+from fake_coordinators import ADDS, VERIFIES, FakeCoordinators, Producer, code, until_waiting
 
+from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.transactions_link import TransactionQuestion
+from barnabas.messages.storage_pb2 import AppendTransaction
 
 
 def events(epoch: int = 0, *, adds: bool = False) -> TransactionQuestion:
@@ -63,3 +65,65 @@ async def test_under_a_guard_that_a_marker_took_away_nothing_is_appended(
     monkeypatch.setattr(producer.node.verification, "begin", begin_and_end)
     assert code(await producer.send(0)) is ErrorCode.invalid_txn_state
     assert opened.log_end_offset == 0
+
+
+# -- answered when the call returns ----------------------------------------------------------------------------------
+
+
+def at_once(producer: Producer, sequence: int, transaction: AppendTransaction = VERIFIES) -> int | None:
+    """The first offset; None where it has to go another way."""
+    replica = producer.node.replica(producer.topic)
+    assert replica.lane is not None
+    now = machine_seconds()
+    replica.lane.on_append(now, now)  # the disk is known to be fast
+    records = memoryview(producer.batch(sequence))
+    info = producer.node.verification.append_at_once(replica, records, -1, transaction)
+    return None if info is None else info.base_offset
+
+
+async def test_what_need_not_be_asked_about_is_answered_at_once(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    assert at_once(producer, 0) is None, "it has to be asked about"
+    coordinators.parts = {events()}
+    assert [at_once(producer, number) for number in range(2)] == [0, 1]
+    coordinators.parts.clear()
+    assert [at_once(producer, 2), at_once(producer, 3, ADDS)] == [2, 3], "it is open in the log"
+    assert await producer.end() is ErrorCode.none
+    assert at_once(producer, 4) is None
+    assert coordinators.asked == [], "which is left to the general way"
+
+
+async def test_nothing_overtakes_what_waits(producer: Producer, coordinators: FakeCoordinators) -> None:
+    coordinators.is_held = True
+    first = producer.send(0)
+    await coordinators.until_asked(1)
+    coordinators.parts = {events()}
+    assert at_once(producer, 1) is None
+    await coordinators.release()
+    assert (await first).base_offset == 0
+    assert at_once(producer, 1) == 1
+
+
+async def test_what_cannot_be_answered_at_once_leaves_no_guard(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    coordinators.parts = {events()}
+    replica = producer.node.replica(producer.topic)
+    assert replica.log is not None
+    queue: Any = replica.appending._queue
+    queue.items["something"] = None
+    assert at_once(producer, 0) is None
+    assert len(replica.log.guards) == 0
+    queue.items.clear()
+    assert at_once(producer, 0) == 0
+    assert await producer.end() is ErrorCode.none
+    damaged = memoryview(producer.batch(1)[:-1] + b"?")
+    assert producer.node.verification.append_at_once(replica, damaged, -1, VERIFIES) is None
+    producer.epoch = -1
+    assert at_once(producer, 1) is None, "an epoch of before"
+    assert len(replica.log.guards) == 0
+    replica.appending.refuses_clients = True
+    producer.epoch = 0
+    assert at_once(producer, 1) is None
+    assert len(replica.log.guards) == 0
