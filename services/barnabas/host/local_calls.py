@@ -117,9 +117,9 @@ class LocalTransactions(LocalCalls):
         super().__init__(contract, service)
         self._transactions = service
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         serving = self._transactions.serving
-        return serving is not None and serving.is_part(question)
+        return serving is not None and serving.verify_nowait(question)
 
 
 async def _in_span(name: str, answer: Awaitable[ResponseT]) -> ResponseT:

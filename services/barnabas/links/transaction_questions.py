@@ -101,15 +101,19 @@ class TransactionQuestions:
         """Questions that nobody has been asked yet."""
         return sum(len(line.waiting) for line in self._lines.values())
 
-    def is_part(self, question: TransactionQuestion) -> bool:
-        """Whether a yes is had at once, of a coordinator in the same process: else it is asked for.
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
+        """Whether a yes is had at once, of a coordinator in the same process; False: `ask`.
 
         What would have to be added is not, also where that was done before: that answer waits for the log.
         """
         if question.adds_partition:
             return False
         line = self._line_of(question.transactional_id)
-        return line is not None and line.link.is_part(question)
+        try:
+            return line is not None and line.link.verify_nowait(question)
+        except Exception:
+            log.exception("a transaction coordinator in this process cannot say yes")
+            return False
 
     def ask(self, question: TransactionQuestion) -> asyncio.Future[ErrorCode]:
         """Have it answered, unless the future is cancelled before.

@@ -1,7 +1,7 @@
 """What others may ask of a transaction coordinator, and what it answers: gateways, and whoever takes the first records
 of a transaction for a partition.
 
-The methods have their names in transactions.proto, and their comments there; Kafka's codes are in the answers.
+The calls have their names in transactions.proto, and their comments there; Kafka's codes are in the answers.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class TransactionsLink(Protocol):
         self, request: pb.WriteTxnMarkersRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.WriteTxnMarkersResponse]: ...
 
-    def is_part(self, question: TransactionQuestion) -> bool:
-        """Whether the coordinator says so at once, as one in the same process may; else it has to be asked."""
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
+        """True where a coordinator in the same process knows it now; False: ask."""
         ...
 
     async def close(self) -> None:
@@ -82,6 +82,6 @@ class TransactionsService(Protocol):
 
     async def WriteTxnMarkers(self, request: pb.WriteTxnMarkersRequest) -> pb.WriteTxnMarkersResponse: ...
 
-    def is_part(self, question: TransactionQuestion) -> bool:
-        """Whether the partition is part of the transaction, for certain; False also where that is not known at once."""
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
+        """Whether the partition is certainly part of the transaction; False also where only the log could tell."""
         ...

@@ -106,6 +106,6 @@ class CoalescedCalls:
 class TransactionCalls(CoalescedCalls):
     """The calls of a transaction coordinator in another process."""
 
-    def is_part(self, _: TransactionQuestion) -> bool:
+    def verify_nowait(self, _: TransactionQuestion) -> bool:
         """Never at once, over a network."""
         return False

@@ -41,7 +41,7 @@ class Questions:
         self.parts: set[TransactionQuestion] = set()
         """Of which yes is said at once."""
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         return question in self.parts
 
     async def ask(self, question: TransactionQuestion) -> ErrorCode:

@@ -34,7 +34,7 @@ class Transactions:
     async def EndTxn(self, _: transactions_pb2.EndTxnRequest) -> transactions_pb2.EndTxnResponse:
         return transactions_pb2.EndTxnResponse(error_code=5)
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         return question is QUESTION
 
 
@@ -107,14 +107,14 @@ async def test_of_a_transaction_the_coordinator_in_the_process_may_say_yes_at_on
     here = broker.network.connect_transactions(ADVERTISED)
     over_the_network = GrpcNetwork().connect_transactions(broker.address)
     beginning = broker.begin_coordinator()
-    assert not here.is_part(QUESTION), "it does not serve"
+    assert not here.verify_nowait(QUESTION), "it does not serve"
     await broker.serve_node()
     await beginning
-    assert here.is_part(QUESTION)
-    assert not here.is_part(QUESTION._replace(partition=1))
-    assert not over_the_network.is_part(QUESTION)
+    assert here.verify_nowait(QUESTION)
+    assert not here.verify_nowait(QUESTION._replace(partition=1))
+    assert not over_the_network.verify_nowait(QUESTION)
     await broker.coordinator.stop(0)
-    assert not here.is_part(QUESTION)
+    assert not here.verify_nowait(QUESTION)
     await over_the_network.close()
 
 

@@ -29,8 +29,9 @@ class Coordinator:
         self.in_flight = self.in_flight_max = 0
         self.gate = asyncio.Event()
         self.codes: dict[tuple[str, int], list[int]] = {}
-        self.parts: set[TransactionQuestion] = set()
         """By topic and partition, one after the other, the last again and again; else NONE."""
+        self.parts: set[TransactionQuestion] = set()
+        """Of which yes is said at once."""
         self.fails: Exception | None = None
         self.answer: pb.AddPartitionsToTxnResponse | None = None
         """Instead of one that fits."""
@@ -68,7 +69,7 @@ class Coordinator:
         codes = self.codes.get((topic, partition), [0])
         return codes.pop(0) if len(codes) > 1 else codes[0]
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         return question in self.parts
 
     async def close(self) -> None:
@@ -171,10 +172,12 @@ async def test_what_is_known_at_once_is_not_asked(
     questions: TransactionQuestions, network: Coordinators
 ) -> None:
     network.connect_transactions("one").parts = {question(), question(adds=True)}
-    assert questions.is_part(question())
+    assert questions.verify_nowait(question())
     others = [question(adds=True), question(epoch=1), question("c"), question("nobody's")]
-    assert not any(map(questions.is_part, others))
+    assert not any(map(questions.verify_nowait, others))
     assert not any(each.calls for each in network.at.values())
+    del network.at["one"].parts
+    assert not questions.verify_nowait(question()), "a fault of the coordinator's is none of who asks"
 
 
 async def test_each_coordinator_is_asked_for_itself(

@@ -151,7 +151,8 @@ def tell_outcome(outcome: Outcome) -> None:
         (outcome.passed_over, "passed over: somebody else reassigned them meanwhile"),
         (outcome.given_up, "not reassigned: somebody gave that up meanwhile"),
     ):
-        for first in what[:1]:
+        if what:
+            first = what[0]
             say(f"{counted(len(what), 'partition')} such as {first.topic}-{first.number} {why}")
     for (topic, number), problem in list(outcome.refused.items())[:1]:
         say(f"{counted(len(outcome.refused), 'partition')} refused, such as {topic}-{number}: {problem}")

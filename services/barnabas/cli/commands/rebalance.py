@@ -92,8 +92,9 @@ def rebalance(
                 return
             _agree(plan, is_agreed=yes, is_begun=turn > 0)
             is_done = carry_out_plan(administration, state, plan.reassignments, under_way, pace)
-            if is_done and not (turn and under_way):  # what others began may have been one of the first plan
+            if is_done and not (turn and under_way):
                 return
+            # What was passed over may be under way by now: then it is waited for, and planned only after that.
             state = read_state(administration)
     raise Refused(UNFINISHED)
 

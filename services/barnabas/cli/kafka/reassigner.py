@@ -78,7 +78,7 @@ class Outcome:
     refused: dict[Place, Problem] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
+    def ended(self) -> int:
         return sum(map(len, (self.done, self.gone, self.passed_over, self.given_up, self.refused)))
 
     @property
@@ -208,7 +208,7 @@ class Reassigner:
         outcome, running = self._outcome, self._running.values()
         copied = self._cluster.copied(list(running)) or 0
         bytes_done = copied + sum(reassignment.bytes_moved for reassignment in outcome.done)
-        seen = (outcome.count, len(running), bytes_done)
+        seen = (outcome.ended, len(running), bytes_done)
         now = self._clock()
         if seen != self._seen:
             self._seen, self._seen_at, self._has_said = seen, now, False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from barnabas.controller.core.coordinator_assignment import assign_owners, owned
+from barnabas.controller.core.coordinator_assignment import assign_owners, candidates
 from barnabas.controller.core.decision import Decision, partition_entry
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.metadata_pb2 import CoordinatorRecord, MetadataRecord, PartitionRecord
@@ -78,7 +78,7 @@ def _reassigned(
         if not topic.internal:
             continue
         shared = [partition for partition in topic.partitions if partition.coordinator_id not in kept]
-        owners = assign_owners(owned(image, shared, live), live, absent)
+        owners = assign_owners(candidates(image, shared, live), live, absent)
         for partition, owner in zip(shared, owners, strict=True):
             if owner != partition.coordinator_id or owner in restarted:
                 records.append(partition_entry(_handed_over(partition, owner)))

@@ -9,7 +9,7 @@ from typing import Final
 
 from barnabas.controller import limits
 from barnabas.controller.core.assignments import check_replication_factor, manual_replicas, new_partitions
-from barnabas.controller.core.coordinator_assignment import owned_from_the_start
+from barnabas.controller.core.coordinator_assignment import with_first_owners
 from barnabas.controller.core.cordons import uncordoned_nodes
 from barnabas.controller.core.decision import (
     ClusterDefaults,
@@ -102,7 +102,7 @@ def _create(draft: _Draft, topic: NewTopic) -> CreatedTopic:
     partitions = new_partitions(draft.image, topic_id, 0, replicas)
     internal = topic.name in INTERNAL_TOPICS
     if internal:
-        partitions = owned_from_the_start(draft.image, partitions)
+        partitions = with_first_owners(draft.image, partitions)
     record = TopicRecord(
         name=topic.name, topic_id=topic_id, partition_count=len(partitions), internal=internal
     )

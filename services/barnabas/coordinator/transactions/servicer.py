@@ -51,5 +51,5 @@ class TransactionsServicer:
     ) -> messages.WriteTxnMarkersResponse:
         return await answer(WRITE_TXN_MARKERS, self._coordinator, request)
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         return self._coordinator.is_part(question)

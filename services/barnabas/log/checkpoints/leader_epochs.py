@@ -27,10 +27,10 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """Owner of the list of epochs, rising in epoch and in start offset; a reader sees one list or the next.
 
-    The file is written behind, by `flush`: before the recovery point moves, before compaction takes batches away,
-    and at closing. So an election costs no disk, and a change in memory cannot fail. What a crash loses are epochs
-    of batches past the recovery point, which recovery reads from the batches, and epochs that wrote nothing, which
-    nobody can ask for.
+    The file is written behind, by `flush`: before the recovery point moves, before compaction takes batches away, at
+    closing, and at an opening that had to read batches for it. A log that is to begin elsewhere has it removed. So an
+    election costs no disk, and a change in memory cannot fail. What a crash loses are epochs of batches past the
+    recovery point, which recovery reads from the batches, and epochs that wrote nothing, which nobody can ask for.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -117,9 +117,9 @@ class LeaderEpochCache:
                 self._entries = (EpochEntry(entries[after - 1].epoch, start_offset), *entries[after:])
 
     def put_before(self, starts: Sequence[tuple[int, int]]) -> None:
-        """Know of these epochs, which rise, each with its first offset, that came before all that is known.
+        """Know of these epochs, each with its first offset, that came before all that is known; neither ever falls.
 
-        What is known stands; what does not rise with it is left out.
+        What is known stands, but may begin earlier; what does not rise with it is left out.
         """
         with self._changing:
             entries = self._entries

@@ -2,24 +2,31 @@
 
 Records were deleted, and a crash brought them back: the file said so already, and the checkpoint of the log's start did
 not. Or the file is lost. A log with records of no known epoch could follow nobody.
+
+No checksum covers a batch's offset, length, magic and epoch, and none is looked at here. So a damaged batch may say
+anything. One error does harm: that an epoch ends later than it did, for a follower then keeps what it has of it and
+nobody else. Whatever is in doubt therefore counts for the epoch that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from barnabas.kernel.kafka_values import NO_EPOCH
+from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.segments.scan import scan_headers
 from barnabas.log.segments.segment import Segment
 from barnabas.log.small_files import SyncError
 from barnabas.records.batch import MAGIC, BatchHeader
 
+logger = get_logger("log.opening")
+
 
 class EpochRun(NamedTuple):
-    """Batches of one epoch that follow one another."""
+    """Batches of one epoch that follow one another; NO_EPOCH where none can be right."""
 
     epoch: int
     start_offset: int
@@ -48,71 +55,67 @@ def find_first_epochs(
         epochs.flush(log_end_offset)
     except SyncError:
         raise
-    except OSError:
-        pass  # there is no room: the next start reads them again
+    except OSError as error:
+        logger.warning("cannot keep the leader epochs that were read", file=epochs.path, reason=str(error))
 
 
 def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(first offset, leader epoch) of the batches with records from `start` to before `end`; NO_EPOCH where that cannot
-    be right. Where two segments overlap the next one counts.
+    """(leader epoch, first offset) of the batches with records from `start` to before `end`; NO_EPOCH from where on
+    nothing is known. Where two segments overlap the next one counts.
     """
-    at_start: tuple[int, int] | None = start, NO_EPOCH
+    at_start: tuple[int, int] | None = NO_EPOCH, start
     for number, segment in enumerate(segments):
         next_base = segments[number + 1].base_offset if number + 1 < len(segments) else None
         ends = end if next_base is None else min(next_base, end)
         if ends <= start or segment.base_offset >= end:
             continue
         position = segment.position_of(start) if start > segment.base_offset else 0
-        scanned = scan_headers(segment.open().file, position, segment.size)
-        headers = (each.header for each in scanned)
-        first = None if position else segment.base_offset
-        for offset, epoch in _epochs_of(headers, first, ends, next_base):
+        headers = (each.header for each in scan_headers(segment.open().file, position, segment.size))
+        for epoch, offset in _epochs_of_segment(headers, max(start, segment.base_offset), ends, next_base):
             if offset <= start:
-                at_start = start, epoch  # unless the next one begins there, too
+                at_start = epoch, start  # unless the next one begins there, too
                 continue
             if at_start is not None:
                 yield at_start
                 at_start = None
-            yield offset, epoch
+            yield epoch, offset
     if at_start is not None:
         yield at_start
 
 
-def _epochs_of(
-    headers: Iterator[BatchHeader], expected: int | None, end: int, next_base: int | None
+def _epochs_of_segment(
+    headers: Iterable[BatchHeader], expected: int, end: int, next_base: int | None
 ) -> Iterator[tuple[int, int]]:
-    """The same of the batches of one segment. It begins with `expected`, and the next one with `next_base`, where these
-    are known.
+    """The same of one segment from `expected` on; the next segment begins with `next_base`, if there is one.
 
-    No checksum covers a batch's offset, length, magic and epoch, and none is looked at here. But a log that was never
-    compacted has no gaps: where there is one, a batch is right whose end is its successor's beginning.
+    A batch is right whose end its successor does not come before. Between two there may be a gap, in the copy of a
+    compacted log: it belongs to the later one.
     """
-    last = -1 if expected is None else expected - 1
-    header = next(headers, None)
-    while header is not None:
-        following = next(headers, None)
+    last = -1
+    for header, following in pairwise(chain(headers, (None,))):
+        assert header is not None, "only the last is followed by nothing"
         begins, ends = header.base_offset, header.next_offset
         follows = next_base if following is None else following.base_offset
         if begins >= end and (follows is None or follows > begins):
             break
         is_right = (
             header.magic == MAGIC
-            and header.record_count == ends - begins
-            and (begins == expected or (begins > last and follows in (ends, None)))
+            and 0 <= header.record_count <= ends - begins
+            and last < begins < ends
+            and (follows is None or ends <= follows)
         )
-        if expected is not None and not (is_right and begins == expected):
-            yield (min(begins, expected) if is_right else expected), NO_EPOCH
+        if not is_right or begins > expected:
+            yield NO_EPOCH, expected
         if is_right:
-            yield begins, header.partition_leader_epoch
+            yield header.partition_leader_epoch, begins
             last, expected = begins, ends
-        header = following
-    if expected is not None and expected < end:
-        yield expected, NO_EPOCH
+    if expected < end:
+        yield NO_EPOCH, expected
 
 
-def _runs(epochs: Iterator[tuple[int, int]]) -> list[EpochRun]:
+def _runs(epochs: Iterable[tuple[int, int]]) -> list[EpochRun]:
     runs: list[EpochRun] = []
-    for offset, epoch in epochs:
+    for epoch, offset in epochs:
         if runs and runs[-1].epoch == epoch:
             runs[-1] = runs[-1]._replace(batches=runs[-1].batches + 1)
         else:
@@ -120,26 +123,34 @@ def _runs(epochs: Iterator[tuple[int, int]]) -> list[EpochRun]:
     return runs
 
 
-def heaviest_rise(runs: Sequence[EpochRun]) -> list[tuple[int, int]]:
-    """(leader epoch, first offset) of those `runs` whose epochs rise, with as many batches as there can be.
+class _Rise(NamedTuple):
+    """Some of the runs, whose epochs never fall: its last one, and the rise up to that."""
 
-    What lies in between is damaged, and counts for the next epoch: who has other records of the epoch before in its
-    place is to drop these.
+    batches: int
+    epoch: int
+    start_offset: int
+    before: _Rise | None
+
+
+def heaviest_rise(runs: Sequence[EpochRun]) -> list[tuple[int, int]]:
+    """(leader epoch, first offset) of those `runs` whose epochs never fall, with as many batches as there can be: the
+    others are damaged. Each begins where the one before it ends, with what is left out in between.
     """
-    if all(one.epoch < next_one.epoch for one, next_one in pairwise(runs)) and runs and runs[0].epoch >= 0:
-        return [(run.epoch, run.start_offset) for run in runs]
-    sums: list[int] = []
-    """Batches of the heaviest rise that ends with each run; 0 for one that can be part of none."""
-    before: list[int] = []
-    """The run before it in that, -1 where it is the first."""
-    for at, run in enumerate(runs):
-        lower = [each for each in range(at) if sums[each] and runs[each].epoch <= run.epoch]
-        best = max(lower, key=sums.__getitem__, default=-1)
-        sums.append((run.batches + (sums[best] if lower else 0)) if run.epoch >= 0 else 0)
-        before.append(best)
-    rise: list[tuple[int, int]] = []
-    at = max(range(len(runs)), key=sums.__getitem__, default=-1)
-    while at >= 0 and sums[at]:
-        rise.append((runs[at].epoch, runs[before[at] + 1].start_offset))
-        at = before[at]
-    return rise[::-1]
+    if runs and runs[0].epoch >= 0 and all(run.epoch < later.epoch for run, later in pairwise(runs)):
+        return [(run.epoch, run.start_offset) for run in runs]  # as ever; what follows looks at each pair
+    rises: list[tuple[int, _Rise]] = []
+    """The heaviest that ends with each run, beside the run's number."""
+    for number, run in enumerate(runs):
+        if run.epoch < 0:
+            continue
+        lower = (each for each in rises if each[1].epoch <= run.epoch)
+        # Of equals the first: then the later epoch begins early.
+        at, before = max(lower, key=lambda each: each[1].batches, default=(-1, None))
+        batches = run.batches + (before.batches if before is not None else 0)
+        rises.append((number, _Rise(batches, run.epoch, runs[at + 1].start_offset, before)))
+    rise = max((each for _, each in rises), key=lambda each: each.batches, default=None)
+    found: list[tuple[int, int]] = []
+    while rise is not None:
+        found.append((rise.epoch, rise.start_offset))
+        rise = rise.before
+    return found[::-1]

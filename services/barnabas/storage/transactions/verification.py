@@ -1,8 +1,9 @@
 """Whether a partition is part of a transaction, before the first of its records is appended (KIP-890).
 
-A transaction that is open in the log needs nothing. For any other a guard is opened in the log, the transaction's
-coordinator is asked, and what the producer sends to the partition meanwhile waits behind it. With the answer all of
-that is appended in its order, under the guard: should a marker have come in between, the log refuses it.
+A transaction that is open in the log needs nothing. For any other a guard is opened in the log. Where the transaction's
+coordinator is in the same process and knows of the partition, that is all; else it is asked, and what the producer
+sends to the partition meanwhile waits. With the answer all of that is appended in its order, under the guard: should a
+marker have come in between, the log refuses it.
 
 What waits is never appended late: who gives it up withdraws it, and a replica that leads no longer, or leads under
 another epoch, refuses it.
@@ -142,11 +143,14 @@ class Verification:
         known = opened.producer_state.producers.get(producer_id)
         if known is not None:
             known.check_epoch(producer_epoch)
-        key = _key_of(header, transaction)
-        if is_behind or not self.questions.is_part(_question(replica, key)):
+        if is_behind:
             return None
-        self.times_ms.observe(0.0)
-        return _open_guard(replica, key)
+        key = _key_of(header, transaction)
+        guard = _open_guard(replica, key)
+        if self.questions.verify_nowait(_question(replica, key)):
+            return guard
+        opened.guards.close(producer_id, guard)
+        return None
 
     def refuse_all(self, replicas: Iterable[Replica], error_code: int) -> None:
         """Nothing that waits is appended to these: nobody else is to find it there."""
@@ -205,7 +209,7 @@ def _guards_of(replica: Replica) -> VerificationGuards:
 
 
 def _open_guard(replica: Replica, key: TransactionKey) -> int:
-    """The guard of what is asked, or was answered, now."""
+    """The guard of what is asked now."""
     return _guards_of(replica).open(
         key.producer_id, key.producer_epoch, replica.leader_epoch, is_new_epoch=key.adds_partitions
     )

@@ -155,6 +155,7 @@ def test_somebody_gives_it_up() -> None:
     outcome = cluster.run(reassignments)
     assert (outcome.given_up, outcome.passed_over) == (reassignments, [])
     assert not outcome.is_complete
+    assert not Outcome().joined(outcome).is_complete
 
 
 def test_somebody_else_reassigns_it_while_it_is_under_way() -> None:

@@ -15,7 +15,7 @@ from barnabas.log.opening import first_epochs
 from barnabas.log.opening.first_epochs import EpochRun, heaviest_rise
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.small_files import SyncError
-from barnabas.records.batch import iterate_headers
+from barnabas.records.batch import iterate_headers, parse_header, patched_prefix
 from barnabas.records.record import encode_batch
 
 THREE_EPOCHS = ((1, 0), (2, 7), (4, 13))
@@ -172,7 +172,23 @@ def test_no_bit_of_a_header_has_an_epoch_end_later_than_it_did(
     assert late == []
 
 
-@pytest.mark.parametrize("start", [12, 15])
+def test_the_copy_of_a_compacted_log_has_gaps(tmp_path: Path) -> None:
+    """It was never cleaned itself."""
+    log = open_log(tmp_path)
+    for offset in (0, 2, 3, 8, 14, 15, 16, 30):
+        epoch = 1 if offset < 8 else 2 if offset < 16 else 4
+        batch = encode_batch([(1, b"k", b"v" * 150, ())])
+        header = parse_header(batch)
+        numbered = patched_prefix(header, offset, epoch, header.crc)
+        log.append_as_follower(numbered + batch[len(numbered) :])
+    log.flush()
+    log.release()
+    Path(log.epochs.path).unlink()
+    again = open_log(tmp_path, recovery_point=log.log_end_offset)
+    assert again.epochs.entries == ((1, 0), (2, 4), (4, 16)), "what is missing counts for the next one"
+
+
+@pytest.mark.parametrize("start", [12, 15, 18])
 def test_a_single_batch_is_enough(tmp_path: Path, start: int) -> None:
     log = three_epochs_open(tmp_path)
     found = LeaderEpochCache(FILES, str(tmp_path / "none"))
@@ -203,6 +219,7 @@ def test_where_segments_overlap_the_next_one_counts(tmp_path: Path) -> None:
         ([(1, 0, 5), (9, 4, 1), (2, 5, 5), (8, 9, 2)], [(1, 0), (2, 4), (8, 9)]),
         ([(1, 0, 3), (5, 3, 1), (1, 4, 2), (6, 6, 1)], [(1, 0), (1, 3), (6, 6)]),
         ([(-1, 0, 1), (1, 1, 1), (-1, 2, 1), (4, 15, 9)], [(1, 0), (4, 2)]),
+        ([(1, 0, 5), (3, 5, 1), (2, 6, 1), (4, 7, 20)], [(1, 0), (3, 5), (4, 6)]),
         ([(-1, 0, 9)], []),
         ([(-1, 0, 9), (2, 3, 1)], [(2, 0)]),
     ],
@@ -223,64 +240,33 @@ def test_what_was_read_from_batches_is_written(
     assert open_log(tmp_path, recovery_point=19, clean=clean).epochs.entries == THREE_EPOCHS
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no room"), SyncError(errno.EIO, "sync failed")])
-def test_no_room_for_their_file_keeps_no_log_from_opening(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
-) -> None:
-    """But a sync that failed does: nobody knows what is on the disk."""
-    log = three_epochs(tmp_path)
-    Path(log.epochs.path).unlink()
-
+def fail_to_write(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
+    monkeypatch.setattr(leader_epochs, "write_checkpoint", fail)
+
+
+def test_no_room_for_their_file_keeps_no_log_from_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = three_epochs(tmp_path)
+    Path(log.epochs.path).unlink()
     with monkeypatch.context() as failing:
-        failing.setattr(leader_epochs, "write_checkpoint", fail)
-        if isinstance(error, SyncError):
-            with pytest.raises(KafkaError):
-                open_log(tmp_path, recovery_point=19)
-            return
+        fail_to_write(failing, OSError(errno.ENOSPC, "no room"))
         again = open_log(tmp_path, recovery_point=19)
     assert again.epochs.entries == THREE_EPOCHS
     again.epochs.flush(19)
     assert LeaderEpochCache(FILES, again.directory).entries == THREE_EPOCHS
 
 
-@pytest.mark.parametrize("fails", ["unlink", "sync"])
-def test_a_file_of_epochs_that_could_not_be_removed_is_removed_by_the_next_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
-    epochs = LeaderEpochCache(FILES, str(tmp_path))
-    epochs.assign(9, 5)
-    epochs.flush(6)
-    synced: list[str] = []
-
-    def sync(_: object, path: str) -> None:
-        synced.append(path)
-        if fails == "sync":
-            raise SyncError(errno.EIO, "sync failed")
-
-    def remove(*_: object) -> None:
-        raise OSError(errno.EIO, "unlink failed")
-
-    with monkeypatch.context() as failing:
-        failing.setattr(leader_epochs, "sync_directory", sync)
-        if fails == "unlink":
-            failing.setattr(leader_epochs, "remove_quietly", remove)
-        with pytest.raises(OSError, match="failed"):
-            epochs.remove_file()
-        fails = ""
-        failing.undo()
-        failing.setattr(leader_epochs, "sync_directory", sync)
-        synced.clear()
-        epochs.remove_file()
-        assert synced == [str(tmp_path)]
-        epochs.remove_file()
-        assert synced == [str(tmp_path)], "there is none any more"
-    assert not Path(epochs.path).exists()
-    assert epochs.entries == ((9, 5),), "the log may stay as it was"
-    epochs.flush(6)
-    assert Path(epochs.path).exists()
+def test_a_sync_of_their_file_that_failed_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what is on the disk."""
+    log = three_epochs(tmp_path)
+    Path(log.epochs.path).unlink()
+    fail_to_write(monkeypatch, SyncError(errno.EIO, "sync failed"))
+    with pytest.raises(KafkaError):
+        open_log(tmp_path, recovery_point=19)
 
 
 def test_what_a_log_knew_before_it_began_elsewhere_does_not_come_back(tmp_path: Path) -> None:
@@ -296,17 +282,6 @@ def test_what_a_log_knew_before_it_began_elsewhere_does_not_come_back(tmp_path: 
     again = open_log(tmp_path, recovery_point=recovery_point, log_start_offset=0)
     assert again.epochs.entries == ((3, 1000),)
     assert again.log_end_offset == 1003
-
-
-def test_epochs_before_what_is_known_rise_with_it(tmp_path: Path) -> None:
-    epochs = LeaderEpochCache(FILES, str(tmp_path))
-    epochs.assign(4, 5)
-    epochs.put_before([])
-    assert epochs.entries == ((4, 5),)
-    epochs.put_before([(1, 0), (9, 2), (1, 3), (3, 7)])
-    assert epochs.entries == ((1, 0), (4, 5)), "the next segment counts where two overlap"
-    epochs.put_before([(1, 3)])
-    assert epochs.entries == ((1, 0), (4, 5))
 
 
 def test_of_a_compacted_log_they_are_not_read(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ class _FakeLink:
         finally:
             owner.in_flight -= 1
 
-    def is_part(self, question: TransactionQuestion) -> bool:
+    def verify_nowait(self, question: TransactionQuestion) -> bool:
         return question in self._owner.parts
 
     async def close(self) -> None:

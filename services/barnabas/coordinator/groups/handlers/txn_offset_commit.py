@@ -54,7 +54,7 @@ async def _ask(
         topic=GROUP_METADATA_TOPIC,
         partition=partition,
     )
-    if coordinator.questions.is_part(asked):
+    if coordinator.questions.verify_nowait(asked):
         return
     try:
         async with asyncio.timeout(seconds):
