@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sys
 from array import array
+from functools import lru_cache
 from typing import Final
 
 _HASH_MASK: Final = 0xFFFFFFFF
 _POSITIVE_MASK: Final = 0x7FFFFFFF
+_SHORT_MAX: Final = 100
+"""Longer ids are not kept, so that all that are take a few MB at most."""
 
 
 def java_string_hash(text: str) -> int:
@@ -28,4 +31,9 @@ def java_string_hash(text: str) -> int:
 def partition_for_group(group_id: str, partition_count: int) -> int:
     """The partition of __consumer_offsets that owns `group_id`, when that topic has `partition_count`."""
     assert partition_count > 0, "__consumer_offsets has at least one partition"
-    return (java_string_hash(group_id) & _POSITIVE_MASK) % partition_count
+    value = _hash_of_short(group_id) if len(group_id) <= _SHORT_MAX else java_string_hash(group_id)
+    return (value & _POSITIVE_MASK) % partition_count
+
+
+_hash_of_short = lru_cache(maxsize=10_000)(java_string_hash)
+"""A transaction asks several times where its id belongs, a member with each heartbeat where its group does."""

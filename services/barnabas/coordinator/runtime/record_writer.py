@@ -1,6 +1,7 @@
 """Writing the fields of a record, one after the other: what `record_reader` reads, in flexible versions (KIP-482).
 
-By hand for records of which one decision writes thousands: a new assignment is a record for each member.
+By hand for records of which one decision writes thousands (a new assignment is a record for each member), or a second
+thousands: a transaction is three.
 """
 
 from __future__ import annotations

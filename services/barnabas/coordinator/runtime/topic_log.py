@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
@@ -13,7 +13,7 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, EARLIEST, LATEST
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import current_traceparent
-from barnabas.links.errors import LinkError
+from barnabas.links.errors import DeadlinePassed, LinkError, NotSentInTime
 from barnabas.links.storage_messages import PartitionFetched
 from barnabas.links.stream_counts import StorageStreamCounts
 from barnabas.messages.metadata_pb2 import PartitionRecord
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 log = get_logger("coordinator.log")
+
+_APPEND_SECONDS_MAX: Final = (limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000
 
 
 class TopicLog(Protocol):
@@ -122,12 +124,11 @@ class StorageTopicLog:
             traceparent=current_traceparent(),
         )
         try:
-            async with asyncio.timeout((limits.APPEND_ANSWER_MS_MAX + limits.APPEND_GRACE_MS) / 1000):
-                result = await storage.appends.send(request, len(records))
+            result = await storage.appends.send(request, len(records), _APPEND_SECONDS_MAX)
+        except (DeadlinePassed, NotSentInTime) as error:
+            raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
         except LinkError as error:
             raise KafkaError(NOBODY_COORDINATES, str(error)) from error
-        except TimeoutError as error:
-            raise KafkaError(ErrorCode.request_timed_out, f"{storage.address} does not answer") from error
         (answer,) = result.partitions
         _raise_for(answer.error_code, answer.error_message)
         return answer.base_offset

@@ -1,4 +1,4 @@
-"""What the log, __transaction_state, says, apart from how it is encoded (`barnabas.coordinator.transactions.schema`).
+"""What the log, __transaction_state, says, apart from how it is encoded (`barnabas.coordinator.transactions.codec`).
 
 One kind of fact: a transactional id as it is now. What does not fit a record must not be decided: see `record_bytes`.
 """
