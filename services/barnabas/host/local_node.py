@@ -94,7 +94,7 @@ class LocalNode:
         transaction: AppendTransaction | None = None,
     ) -> Placed | None:
         """See `LocalStorage`."""
-        if self._replicas is None or self._servicer is None:
+        if self._replicas is None or self._servicer is None or self._servicer.appends.is_stopped:
             return None
         found = self._replicas.find(topic_id, partition)
         if found is None:
@@ -102,8 +102,7 @@ class LocalNode:
         if transaction is None:
             info = found.appending.append_at_once(records, acks)
         else:
-            verification = self._servicer.appends.verification
-            info = verification.append_at_once(found, records, acks, transaction)
+            info = self._servicer.appends.verification.append_at_once(found, records, acks, transaction)
         if info is None:
             return None
         return Placed(info.base_offset, info.log_append_time_ms, info.log_start_offset)

@@ -37,6 +37,7 @@ class FakeAppends:
     """The node's append handler: keeps requests until the test answers them."""
 
     def __init__(self) -> None:
+        self.is_stopped = False
         self.taken: list[tuple[Any, Any]] = []
 
     def handle(self, request: Any, answer: Any) -> None:
@@ -326,3 +327,7 @@ async def test_an_append_at_once_of_a_transaction() -> None:
     async with serving(node, servicer, replica):
         assert node.append_at_once(TOPIC, 0, b"batch", -1, transaction) == Placed(7, -1, 0)
     assert verification.asked == [(replica, b"batch", -1, transaction)]
+    servicer.appends.is_stopped = True
+    async with serving(node, servicer, FakeReplica(AppendInfo(5, 6, 99, 1, False))):
+        assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
+        assert node.append_at_once(TOPIC, 0, b"batch", -1, transaction) is None

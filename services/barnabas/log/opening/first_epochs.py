@@ -114,8 +114,11 @@ def _epochs_of_segment(
 
 
 def _runs(epochs: Iterable[tuple[int, int]]) -> list[EpochRun]:
+    """What is not known amid one epoch does not part its run: a compacted log may have thousands of gaps."""
     runs: list[EpochRun] = []
     for epoch, offset in epochs:
+        if len(runs) > 1 and runs[-1].epoch == NO_EPOCH and runs[-2].epoch == epoch:
+            del runs[-1]
         if runs and runs[-1].epoch == epoch:
             runs[-1] = runs[-1]._replace(batches=runs[-1].batches + 1)
         else:

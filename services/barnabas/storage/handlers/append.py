@@ -48,7 +48,8 @@ class AppendHandler:
         self._is_in_touch = is_in_touch
         self.append_times = replicas.counts.append_times
         self._unanswered: set[AppendOperation] = set()
-        self._is_stopped = False
+        self.is_stopped = False
+        """Nothing that comes from now on is appended."""
         self._asked_at = -math.inf
         """When the last request came, by the event loop's time, once nothing is taken any more."""
         self._answered: asyncio.Future[None] | None = None
@@ -61,7 +62,7 @@ class AppendHandler:
 
     def handle(self, request: AppendRequest, answer: Answer) -> None:
         """Append what `request` holds; `answer` is called once, now or later."""
-        if self._is_stopped:
+        if self.is_stopped:
             self._asked_at = asyncio.get_running_loop().time()
         span = start_span("storage.append", traceparent=request.traceparent) if request.traceparent else None
         operation = AppendOperation(self, request, answer, span)
@@ -77,7 +78,7 @@ class AppendHandler:
 
         What still waits after `seconds_max` is answered as if its own time were over.
         """
-        self._is_stopped = True
+        self.is_stopped = True
         self.verification.refuse_all(self._replicas.by_partition.values(), NOT_LEADER)
         await self._wait_until_answered(seconds_max)
         for operation in list(self._unanswered):
@@ -139,7 +140,7 @@ class AppendHandler:
         replica = self._replicas.find(item.topic_id, item.partition)
         if replica is None:
             return self._replicas.refuse(item.topic_id, item.partition, item.records)
-        if self._is_stopped:
+        if self.is_stopped:
             replica.appending.refused.add(item.records)
             replica.appending.count_refused(NOT_LEADER, len(item.records))
             return NOT_LEADER

@@ -92,12 +92,13 @@ class Verification:
         guard = self._guard_at_once(replica, records, transaction)
         if guard is not None:
             return guard
+        header = parse_header(records)
+        _check_before_asking(replica, records, header)
         waiting = replica.appending.unverified
         if not waiting.has_room(len(records), self._room):
             raise KafkaError(
                 ErrorCode.not_enough_replicas, "too much waits for answers of transaction coordinators"
             )
-        header = parse_header(records)
         batch = UnverifiedBatch(_key_of(header, transaction), header, len(records), on_decided)
         if waiting.add(batch, self._room):
             self._ask(replica, batch.key)
@@ -139,15 +140,16 @@ class Verification:
             return NO_GUARD
         if self.guard_unasked == UNGUARDED and not transaction.adds_partitions and not is_behind:
             return UNGUARDED
-        checked_tail(records, check_framing(records))  # nobody is asked about what changed on its way
-        known = opened.producer_state.producers.get(producer_id)
-        if known is not None:
-            known.check_epoch(producer_epoch)
-        if is_behind:
+        if is_behind or transaction.adds_partitions:
             return None
         key = _key_of(header, transaction)
         guard = _open_guard(replica, key)
         if self.questions.verify_nowait(_question(replica, key)):
+            try:
+                _check_before_asking(replica, records, header)
+            except KafkaError:
+                opened.guards.close(producer_id, guard)
+                raise
             return guard
         opened.guards.close(producer_id, guard)
         return None
@@ -190,6 +192,16 @@ class Verification:
         following = waiting.first(key.producer_id)
         if following is not None:
             self._ask(replica, following.key)
+
+
+def _check_before_asking(replica: Replica, records: Buffer, header: BatchHeader) -> None:
+    """Nobody is asked about what changed on its way, or is of an epoch that is over. Raises KafkaError."""
+    opened = replica.log
+    assert opened is not None, "a leader has its log"
+    checked_tail(records, check_framing(records))
+    known = opened.producer_state.producers.get(header.producer_id)
+    if known is not None:
+        known.check_epoch(header.producer_epoch)
 
 
 def _key_of(header: BatchHeader, transaction: AppendTransaction) -> TransactionKey:

@@ -188,6 +188,11 @@ def test_the_copy_of_a_compacted_log_has_gaps(tmp_path: Path) -> None:
     assert again.epochs.entries == ((1, 0), (2, 4), (4, 16)), "what is missing counts for the next one"
 
 
+def test_gaps_amid_an_epoch_do_not_part_it() -> None:
+    epochs = [(1, 0), (-1, 1), (1, 2), (-1, 3), (1, 4), (-1, 5), (2, 6), (-1, 7), (2, 8)]
+    assert first_epochs._runs(epochs) == [EpochRun(1, 0, 3), EpochRun(-1, 5, 1), EpochRun(2, 6, 2)]
+
+
 @pytest.mark.parametrize("start", [12, 15, 18])
 def test_a_single_batch_is_enough(tmp_path: Path, start: int) -> None:
     log = three_epochs_open(tmp_path)
