@@ -70,7 +70,7 @@ def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple
         if ends <= start or segment.base_offset >= end:
             continue
         position = segment.position_of(start) if start > segment.base_offset else 0
-        headers = (each.header for each in scan_headers(segment.open().file, position, segment.size))
+        headers = _headers(segment, position)
         for epoch, offset in _epochs_of_segment(headers, max(start, segment.base_offset), ends, next_base):
             if offset <= start:
                 at_start = epoch, start  # unless the next one begins there, too
@@ -81,6 +81,18 @@ def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple
             yield epoch, offset
     if at_start is not None:
         yield at_start
+
+
+def _headers(segment: Segment, position: int) -> Iterator[BatchHeader]:
+    """The headers from the batch at `position` on. A damaged length ends the walk; it goes on at the next batch that
+    the index knows.
+    """
+    opened = segment.open()
+    while position < segment.size:
+        for scanned in scan_headers(opened.file, position, segment.size):
+            yield scanned.header
+            position = scanned.position
+        position = opened.offset_index.position_after(position) or segment.size
 
 
 def _epochs_of_segment(
@@ -116,7 +128,8 @@ def _epochs_of_segment(
 def _runs(epochs: Iterable[tuple[int, int]]) -> list[EpochRun]:
     """What is not known amid one epoch does not part its run: a compacted log may have thousands of gaps."""
     runs: list[EpochRun] = []
-    for epoch, offset in epochs:
+    for said, offset in epochs:
+        epoch = max(said, NO_EPOCH)
         if len(runs) > 1 and runs[-1].epoch == NO_EPOCH and runs[-2].epoch == epoch:
             del runs[-1]
         if runs and runs[-1].epoch == epoch:
@@ -126,34 +139,39 @@ def _runs(epochs: Iterable[tuple[int, int]]) -> list[EpochRun]:
     return runs
 
 
-class _Rise(NamedTuple):
-    """Some of the runs, whose epochs never fall: its last one, and the rise up to that."""
-
-    batches: int
-    epoch: int
-    start_offset: int
-    before: _Rise | None
-
-
 def heaviest_rise(runs: Sequence[EpochRun]) -> list[tuple[int, int]]:
     """(leader epoch, first offset) of those `runs` whose epochs never fall, with as many batches as there can be: the
     others are damaged. Each begins where the one before it ends, with what is left out in between.
     """
-    if runs and runs[0].epoch >= 0 and all(run.epoch < later.epoch for run, later in pairwise(runs)):
-        return [(run.epoch, run.start_offset) for run in runs]  # as ever; what follows looks at each pair
-    rises: list[tuple[int, _Rise]] = []
-    """The heaviest that ends with each run, beside the run's number."""
-    for number, run in enumerate(runs):
-        if run.epoch < 0:
-            continue
-        lower = (each for each in rises if each[1].epoch <= run.epoch)
+    numbers = [number for number, run in enumerate(runs) if run.epoch >= 0]
+    if not all(runs[number].epoch < runs[later].epoch for number, later in pairwise(numbers)):
+        numbers = _heaviest(runs, numbers)  # which looks at each pair
+    return [
+        (runs[number].epoch, runs[before + 1].start_offset) for before, number in pairwise((-1, *numbers))
+    ]
+
+
+class _Rise(NamedTuple):
+    """Some of the runs, whose epochs never fall: its last one's number, and the rise up to that."""
+
+    batches: int
+    number: int
+    before: _Rise | None
+
+
+def _heaviest(runs: Sequence[EpochRun], numbers: Sequence[int]) -> list[int]:
+    """The numbers of the runs, of those with `numbers`, that have the most batches and whose epochs never fall."""
+    rises: list[_Rise] = []
+    """The heaviest that ends with each run."""
+    for number in numbers:
+        lower = (each for each in rises if runs[each.number].epoch <= runs[number].epoch)
         # Of equals the first: then the later epoch begins early.
-        at, before = max(lower, key=lambda each: each[1].batches, default=(-1, None))
-        batches = run.batches + (before.batches if before is not None else 0)
-        rises.append((number, _Rise(batches, run.epoch, runs[at + 1].start_offset, before)))
-    rise = max((each for _, each in rises), key=lambda each: each.batches, default=None)
-    found: list[tuple[int, int]] = []
+        before = max(lower, key=lambda each: each.batches, default=None)
+        batches = runs[number].batches + (before.batches if before is not None else 0)
+        rises.append(_Rise(batches, number, before))
+    rise = max(rises, key=lambda each: each.batches, default=None)
+    found: list[int] = []
     while rise is not None:
-        found.append((rise.epoch, rise.start_offset))
+        found.append(rise.number)
         rise = rise.before
     return found[::-1]

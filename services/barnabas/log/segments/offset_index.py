@@ -32,6 +32,11 @@ class OffsetIndex(IndexFile):
         count = self._count_not_after(position, 1)
         return self._at(count - 1)[1] if count else 0
 
+    def position_after(self, position: int) -> int:
+        """The smallest batch position known that is greater than `position`; 0 if none."""
+        count = self._count_not_after(position, 1)
+        return self._at(count)[1] if count < len(self) else 0
+
     def last_position(self) -> int:
         """Position of the last entry's batch; 0 for an empty index."""
         return self._at(len(self) - 1)[1] if self.entries else 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recovery_harness import FILES, boundaries, fill, open_log, segment_path
+from recovery_harness import CONFIG, FILES, boundaries, fill, open_log, segment_path
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.checkpoints import leader_epochs
@@ -125,15 +126,33 @@ def test_what_rises_with_most_batches_counts_where_one_is_damaged(
         (5, 16, 1, 1, THREE_EPOCHS),
         (6, 16, 1, 1, ((1, 0), (2, 6), (4, 13))),
         (7, 16, 1, 1, THREE_EPOCHS),
-        (4, 8, 2**30, 4, ((1, 0), (2, 4), (4, 13))),
+        (4, 8, 2**30, 4, THREE_EPOCHS),
+        (6, 8, 2**30, 4, ((1, 0), (2, 6), (4, 13))),
     ],
-    ids=["offset", "magic", "last", "first", "length"],
+    ids=["offset", "magic", "last", "first", "length", "last length"],
 )
 def test_what_cannot_be_read_counts_for_the_next_epoch(
     tmp_path: Path, offset: int, at: int, damage: int, size: int, known: tuple[tuple[int, int], ...]
 ) -> None:
     damage_batch(three_epochs(tmp_path, deleted_to=15), offset, at, damage, size)
     assert open_log(tmp_path, recovery_point=19, log_start_offset=0).epochs.entries == known
+
+
+@pytest.mark.parametrize("offset", range(18))
+def test_a_damaged_length_does_not_hide_what_comes_behind_it(tmp_path: Path, offset: int) -> None:
+    """After a proper stop only the end is looked at, and nothing is known that the doubt could count for."""
+    config = replace(CONFIG, segment_bytes=100_000)
+    log = open_log(tmp_path, config=config)
+    for count, epoch in ((7, 1), (6, 2), (6, 4)):
+        fill(log, count, epoch=epoch)
+    log.flush()
+    log.close()
+    Path(log.epochs.path).unlink()
+    damage_batch(log, offset, 8, 2**30)
+    again = open_log(tmp_path, recovery_point=19, clean=True, config=config)
+    assert [epoch for epoch, _ in again.epochs.entries] == [1, 2, 4]
+    for epoch, end in ((1, 7), (2, 13)):
+        assert again.epochs.end_offset_for(epoch, 19)[1] <= end
 
 
 FIELDS = ((0, 8), (8, 12), (12, 16), (16, 17), (23, 27))
@@ -189,7 +208,7 @@ def test_the_copy_of_a_compacted_log_has_gaps(tmp_path: Path) -> None:
 
 
 def test_gaps_amid_an_epoch_do_not_part_it() -> None:
-    epochs = [(1, 0), (-1, 1), (1, 2), (-1, 3), (1, 4), (-1, 5), (2, 6), (-1, 7), (2, 8)]
+    epochs = [(1, 0), (-1, 1), (1, 2), (-7, 3), (1, 4), (-1, 5), (2, 6), (-1, 7), (2, 8)]
     assert first_epochs._runs(epochs) == [EpochRun(1, 0, 3), EpochRun(-1, 5, 1), EpochRun(2, 6, 2)]
 
 
