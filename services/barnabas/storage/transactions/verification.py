@@ -112,20 +112,17 @@ class Verification:
         """
         if not replica.appending.may_append_at_once:
             return None
-        try:
-            guard = self._guard_at_once(replica, records, transaction)
-        except KafkaError:
-            return None
+        guard = self._guard_at_once(replica, records, transaction)
         if guard is None:
             return None
         info = replica.appending.append_at_once(records, acks, guard)
-        if info is None:
+        if info is None or info.duplicate:  # nothing was appended under it
             _guards_of(replica).close(parse_header(records).producer_id, guard)
         return info
 
     def _guard_at_once(self, replica: Replica, records: Buffer, transaction: AppendTransaction) -> int | None:
         """The guard under which a batch may be appended now; None where its coordinator is to be asked, or it has to
-        come behind one that waits. Raises KafkaError for what need not be asked about.
+        come behind one that waits. What is wrong with the batch itself the log says.
         """
         if len(records) < HEADER_SIZE:
             return NO_GUARD  # which the log refuses, as it does all that is no batch of a producer
@@ -145,11 +142,6 @@ class Verification:
         key = _key_of(header, transaction)
         guard = _open_guard(replica, key)
         if self.questions.verify_nowait(_question(replica, key)):
-            try:
-                _check_before_asking(replica, records, header)
-            except KafkaError:
-                opened.guards.close(producer_id, guard)
-                raise
             return guard
         opened.guards.close(producer_id, guard)
         return None

@@ -127,3 +127,16 @@ async def test_what_cannot_be_answered_at_once_leaves_no_guard(
     producer.epoch = 0
     assert at_once(producer, 1) is None
     assert len(replica.log.guards) == 0
+
+
+async def test_a_batch_that_is_in_the_log_already_leaves_no_guard(
+    producer: Producer, coordinators: FakeCoordinators
+) -> None:
+    """It was sent again after its transaction's end, which its client has not heard of."""
+    coordinators.parts = {events()}
+    assert at_once(producer, 0) == 0
+    assert await producer.end() is ErrorCode.none
+    assert at_once(producer, 0) == 0
+    replica = producer.node.replica(producer.topic)
+    assert replica.log is not None
+    assert len(replica.log.guards) == 0
