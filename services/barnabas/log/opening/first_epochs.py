@@ -38,9 +38,11 @@ def find_first_epochs(
     segments: Sequence[Segment],
     log_start_offset: int,
     log_end_offset: int,
+    last_epoch: int = NO_EPOCH,
 ) -> None:
-    """Have `epochs` know those of the first records, if it does not. Raises OSError where they cannot be read, and
-    SyncError where nobody knows whether they are written.
+    """Have `epochs` know those of the first records, if it does not. `last_epoch` is that of the log's last batch: what
+    is in doubt counts for it where nothing else follows. Raises OSError where they cannot be read, and SyncError where
+    nobody knows whether they are written.
     """
     known = epochs.entries
     known_from = known[0].start_offset if known else log_end_offset
@@ -50,6 +52,8 @@ def find_first_epochs(
     if known:  # which outweighs all that was read
         batches = sum(run.batches for run in runs)
         runs.append(EpochRun(known[0].epoch, known_from, batches + 1))
+    elif runs[-1].epoch == NO_EPOCH:
+        runs.append(EpochRun(last_epoch, log_end_offset, 1))
     epochs.put_before(heaviest_rise(runs))
     try:
         epochs.flush(log_end_offset)
@@ -69,8 +73,7 @@ def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple
         ends = end if next_base is None else min(next_base, end)
         if ends <= start or segment.base_offset >= end:
             continue
-        position = segment.position_of(start) if start > segment.base_offset else 0
-        headers = _headers(segment, position)
+        headers = _headers(segment, start)
         for epoch, offset in _epochs_of_segment(headers, max(start, segment.base_offset), ends, next_base):
             if offset <= start:
                 at_start = epoch, start  # unless the next one begins there, too
@@ -83,16 +86,17 @@ def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple
         yield at_start
 
 
-def _headers(segment: Segment, position: int) -> Iterator[BatchHeader]:
-    """The headers from the batch at `position` on. A damaged length ends the walk; it goes on at the next batch that
-    the index knows.
+def _headers(segment: Segment, start: int) -> Iterator[BatchHeader]:
+    """The headers of the batches from the offset `start` on, and some before it. A damaged length has others be missed,
+    and what is no header be read, up to the next batch that the index knows.
     """
     opened = segment.open()
+    index, position = opened.offset_index, opened.offset_index.position_for(start)
     while position < segment.size:
-        for scanned in scan_headers(opened.file, position, segment.size):
+        known = min(index.position_after(position) or segment.size, segment.size)
+        for scanned in scan_headers(opened.file, position, known):
             yield scanned.header
-            position = scanned.position
-        position = opened.offset_index.position_after(position) or segment.size
+        position = known
 
 
 def _epochs_of_segment(
@@ -108,14 +112,14 @@ def _epochs_of_segment(
         assert header is not None, "only the last is followed by nothing"
         begins, ends = header.base_offset, header.next_offset
         follows = next_base if following is None else following.base_offset
-        if begins >= end and (follows is None or follows > begins):
-            break
         is_right = (
             header.magic == MAGIC
             and 0 <= header.record_count <= ends - begins
             and last < begins < ends
             and (follows is None or ends <= follows)
         )
+        if is_right and begins >= end:
+            break
         if not is_right or begins > expected:
             yield NO_EPOCH, expected
         if is_right:
@@ -144,7 +148,7 @@ def heaviest_rise(runs: Sequence[EpochRun]) -> list[tuple[int, int]]:
     others are damaged. Each begins where the one before it ends, with what is left out in between.
     """
     numbers = [number for number, run in enumerate(runs) if run.epoch >= 0]
-    if not all(runs[number].epoch < runs[later].epoch for number, later in pairwise(numbers)):
+    if not all(runs[number].epoch <= runs[later].epoch for number, later in pairwise(numbers)):
         numbers = _heaviest(runs, numbers)  # which looks at each pair
     return [
         (runs[number].epoch, runs[before + 1].start_offset) for before, number in pairwise((-1, *numbers))

@@ -73,6 +73,8 @@ def load(
         # A log whose files are gone starts where its checkpoint says it started.
         segments = [factory.create(log_start_offset)]
     remove_orphans(segments, report)
+    # By the indexes as they were written: one that is built anew knows nothing behind what is damaged.
+    last_epoch = NO_LEADER_EPOCH if epochs.entries else _last_epoch(segments)
     log_end_offset = _end_of_clean(segments[-1], recovery_point) if clean_shutdown else None
     if log_end_offset is not None:
         first = len(segments)
@@ -107,7 +109,7 @@ def load(
     _assign_all(epochs, epoch_starts, log_end_offset)
     # Of a compacted log an epoch's first batch may be gone; and what a proper stop has written is all there is.
     if not was_compacted and not (first == len(segments) and epochs.entries):
-        find_first_epochs(epochs, segments, log_start_offset, log_end_offset)
+        find_first_epochs(epochs, segments, log_start_offset, log_end_offset, last_epoch)
     _log_findings(directory, report, log_end_offset)
     return LoadedLog(tuple(segments), log_start_offset, log_end_offset, recovery_point, state, report)
 
@@ -149,6 +151,12 @@ def _end_of_clean(segment: Segment, recovery_point: int) -> int | None:
     end = end_of(segment)
     is_clean = end.position == segment.size and end.next_offset <= recovery_point
     return end.next_offset if is_clean else None
+
+
+def _last_epoch(segments: Sequence[Segment]) -> int:
+    """The leader epoch of the last batch; -1 if there is none. Raises OSError."""
+    last = next((segment for segment in reversed(segments) if segment.size), None)
+    return NO_LEADER_EPOCH if last is None else end_of(last).leader_epoch
 
 
 class _Checker:

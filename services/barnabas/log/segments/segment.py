@@ -21,7 +21,7 @@ from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.log.segments.transaction_index import TransactionIndex
 from barnabas.log.small_files import remove_quietly, sync_path
-from barnabas.records.batch import NO_TIMESTAMP, Buffer
+from barnabas.records.batch import MAGIC, NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -359,7 +359,11 @@ class Segment:
         opened.offset_index.clear()
         opened.time_index.clear()
         maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
+        last_offset, offset_max = self.base_offset - 1, self.base_offset + INT_MAX
         for position, header in batches:
+            if header.magic != MAGIC or not last_offset < header.last_offset <= offset_max:
+                break  # a damaged length leads to what is no batch, and which no entry could hold
+            last_offset = header.last_offset
             if header.max_timestamp > maximum[0]:
                 maximum = header.max_timestamp, header.last_offset
             if position - indexed > self.index_interval_bytes:

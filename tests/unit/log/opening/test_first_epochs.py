@@ -138,21 +138,62 @@ def test_what_cannot_be_read_counts_for_the_next_epoch(
     assert open_log(tmp_path, recovery_point=19, log_start_offset=0).epochs.entries == known
 
 
-@pytest.mark.parametrize("offset", range(18))
-def test_a_damaged_length_does_not_hide_what_comes_behind_it(tmp_path: Path, offset: int) -> None:
-    """After a proper stop only the end is looked at, and nothing is known that the doubt could count for."""
-    config = replace(CONFIG, segment_bytes=100_000)
-    log = open_log(tmp_path, config=config)
+LARGE_SEGMENTS = replace(CONFIG, segment_bytes=100_000)
+
+
+@pytest.mark.parametrize("has_times", [True, False], ids=["with indexes", "with an index to be built anew"])
+@pytest.mark.parametrize(
+    "value", [b"x" * 150, b"".join(number.to_bytes(4) for number in range(38))], ids=["text", "numbers"]
+)
+def test_a_damaged_length_does_not_hide_what_comes_behind_it(
+    tmp_path: Path, value: bytes, has_times: bool
+) -> None:
+    """After a proper stop only the end is looked at, and nothing is known that the doubt could count for. What is read
+    in a value as a header may look like one.
+    """
+    log = open_log(tmp_path, config=LARGE_SEGMENTS)
+    for count, epoch in ((7, 1), (6, 2), (6, 4)):
+        for _ in range(count):
+            log.append_as_leader(encode_batch([(1, None, value, ())]), epoch)
+    log.flush()
+    log.close()
+    Path(log.epochs.path).unlink()
+    path = segment_path(log, 0)
+    whole, indexes = (
+        path.read_bytes(),
+        {path.with_suffix(each): path.with_suffix(each).read_bytes() for each in (".index", ".timeindex")},
+    )
+    late = []
+    for position, header in list(iterate_headers(whole))[:18]:
+        for bit in range(64, 96):
+            damaged = bytearray(whole)
+            damaged[position + bit // 8] ^= 1 << bit % 8
+            path.write_bytes(damaged)
+            for index, data in indexes.items():
+                index.write_bytes(data)
+            if not has_times:
+                path.with_suffix(".timeindex").unlink()
+            again = open_log(tmp_path, recovery_point=19, clean=True, config=LARGE_SEGMENTS)
+            entries = again.epochs.entries
+            is_late = any(again.epochs.end_offset_for(asked, 19)[1] > end for asked, end in ((1, 7), (2, 13)))
+            late += [(header.base_offset, bit, entries)] if is_late else []
+            again.release()
+            Path(again.epochs.path).unlink(missing_ok=True)
+    assert late == []
+
+
+@pytest.mark.parametrize("start", [3, 4, 8])
+def test_a_log_that_begins_behind_a_damaged_length_has_its_epochs(tmp_path: Path, start: int) -> None:
+    log = open_log(tmp_path, config=LARGE_SEGMENTS)
     for count, epoch in ((7, 1), (6, 2), (6, 4)):
         fill(log, count, epoch=epoch)
     log.flush()
     log.close()
     Path(log.epochs.path).unlink()
-    damage_batch(log, offset, 8, 2**30)
-    again = open_log(tmp_path, recovery_point=19, clean=True, config=config)
-    assert [epoch for epoch, _ in again.epochs.entries] == [1, 2, 4]
-    for epoch, end in ((1, 7), (2, 13)):
-        assert again.epochs.end_offset_for(epoch, 19)[1] <= end
+    damage_batch(log, start - 1, 8, 2**30)
+    again = open_log(tmp_path, recovery_point=19, log_start_offset=start, clean=True, config=LARGE_SEGMENTS)
+    assert again.epochs.entries[0].start_offset == start
+    assert [epoch for epoch, _ in again.epochs.entries] == [1, 2, 4][start > 7 :]
 
 
 FIELDS = ((0, 8), (8, 12), (12, 16), (16, 17), (23, 27))
