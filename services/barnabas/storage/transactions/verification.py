@@ -90,10 +90,17 @@ class Verification:
         Raises KafkaError for what need not be asked about.
         """
         guard = self._guard_at_once(replica, records, transaction)
-        if guard is not None:
+        if guard is not None and guard <= NO_GUARD:
             return guard
         header = parse_header(records)
-        _check_before_asking(replica, records, header)
+        try:
+            _check_before_asking(replica, records, header)
+        except KafkaError:
+            if guard is not None:
+                _guards_of(replica).close(header.producer_id, guard)
+            raise
+        if guard is not None:
+            return guard
         waiting = replica.appending.unverified
         if not waiting.has_room(len(records), self._room):
             raise KafkaError(
@@ -116,7 +123,7 @@ class Verification:
         if guard is None:
             return None
         info = replica.appending.append_at_once(records, acks, guard)
-        if info is None or info.duplicate:  # nothing was appended under it
+        if guard > NO_GUARD and (info is None or info.duplicate):  # nothing was appended under it
             _guards_of(replica).close(parse_header(records).producer_id, guard)
         return info
 
@@ -187,7 +194,7 @@ class Verification:
 
 
 def _check_before_asking(replica: Replica, records: Buffer, header: BatchHeader) -> None:
-    """Nobody is asked about what changed on its way, or is of an epoch that is over. Raises KafkaError."""
+    """No server is asked about what changed on its way, or is of an epoch that is over. Raises KafkaError."""
     opened = replica.log
     assert opened is not None, "a leader has its log"
     checked_tail(records, check_framing(records))

@@ -140,3 +140,22 @@ async def test_a_batch_that_is_in_the_log_already_leaves_no_guard(
     replica = producer.node.replica(producer.topic)
     assert replica.log is not None
     assert len(replica.log.guards) == 0
+
+
+async def test_a_batch_that_is_wrong_leaves_no_guard(
+    producer: Producer, coordinators: FakeCoordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinators.parts = {events(), events(-1)}
+    replica = producer.node.replica(producer.topic)
+    assert replica.log is not None
+    damaged = producer.batch(0)[:-1] + b"?"
+    with monkeypatch.context() as damaging:
+        damaging.setattr(producer, "batch", lambda *_: damaged)
+        assert code(await producer.send(0)) is ErrorCode.corrupt_message
+        assert at_once(producer, 0) is None
+    assert len(replica.log.guards) == 0
+    assert code(await producer.send(0)) is ErrorCode.none
+    assert await producer.end() is ErrorCode.none
+    producer.epoch = -1
+    assert code(await producer.send(1)) is ErrorCode.invalid_producer_epoch
+    assert len(replica.log.guards) == 0
