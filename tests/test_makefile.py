@@ -32,6 +32,7 @@ SCRIPTS: Final = (
     "deploy/chart-checks/install.sh",
     "deploy/demo.sh",
     "deploy/engine/engine.sh",
+    "deploy/kubernetes/programs.sh",
     "docker/build.sh",
 )
 FROM_THE_ENVIRONMENT: Final = ("python", "pip", "npm", "pytest", "ruff", "mypy", "lint-imports", "barnabas")
