@@ -91,7 +91,8 @@ def _headers(segment: Segment, start: int) -> Iterator[BatchHeader]:
     and what is no header be read, up to the next batch that the index knows.
     """
     opened = segment.open()
-    index, position = opened.offset_index, opened.offset_index.position_for(start)
+    index = opened.offset_index
+    position = index.position_for(start) if start > segment.base_offset else 0
     while position < segment.size:
         known = min(index.position_after(position) or segment.size, segment.size)
         for scanned in scan_headers(opened.file, position, known):

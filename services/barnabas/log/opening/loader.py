@@ -73,14 +73,15 @@ def load(
         # A log whose files are gone starts where its checkpoint says it started.
         segments = [factory.create(log_start_offset)]
     remove_orphans(segments, report)
-    # By the indexes as they were written: one that is built anew knows nothing behind what is damaged.
-    last_epoch = NO_LEADER_EPOCH if epochs.entries else _last_epoch(segments)
     log_end_offset = _end_of_clean(segments[-1], recovery_point) if clean_shutdown else None
     if log_end_offset is not None:
         first = len(segments)
     else:
         first = first_unchecked(segments, recovery_point)
         compare_ends(segments, first, report, has_gaps=was_compacted)
+    # By the indexes as they were written: one that is built anew knows nothing behind a damaged length. The epochs of
+    # what is checked are known then.
+    last_epoch = NO_LEADER_EPOCH if epochs.entries else _last_epoch(segments[:first])
     # The state before the first batch that is checked; the check replays the rest.
     known_end = segments[first].base_offset if log_end_offset is None else log_end_offset
     state, report.snapshot_offset = _producer_state_at(

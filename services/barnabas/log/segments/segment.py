@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -360,9 +361,12 @@ class Segment:
         opened.time_index.clear()
         maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
         last_offset, offset_max = self.base_offset - 1, self.base_offset + INT_MAX
-        for position, header in batches:
-            if header.magic != MAGIC or not last_offset < header.last_offset <= offset_max:
-                break  # a damaged length leads to what is no batch, and which no entry could hold
+        for scanned, following in pairwise(chain(batches, (None,))):
+            assert scanned is not None, "only the last is followed by nothing"
+            position, header = scanned
+            ends = offset_max if following is None else min(offset_max, following.header.base_offset - 1)
+            if header.magic != MAGIC or not last_offset < header.last_offset <= ends:
+                continue  # damaged, or no batch at all, to which a damaged length leads: no entry could hold it
             last_offset = header.last_offset
             if header.max_timestamp > maximum[0]:
                 maximum = header.max_timestamp, header.last_offset

@@ -15,6 +15,7 @@ from barnabas.kernel.files import SystemFiles
 from barnabas.log.config import LogConfig
 from barnabas.log.log_directory import LogDirectory
 from barnabas.log.partition_log import PartitionLog
+from barnabas.records.batch import iterate_headers
 from barnabas.records.record import encode_batch
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -89,3 +90,28 @@ def test_a_sync_leaves_none_in_doubt(tmp_path: Path) -> None:
     log.flush()
     assert not log.has_doubtful_indexes
     assert found(log) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("at", "damage"),
+    [(slice(16, 17), b"\x03"), (slice(3, 4), b"\x01"), (slice(5, 6), b"\x10")],
+    ids=["magic", "an offset that no entry can hold", "an offset"],
+)
+def test_one_damaged_batch_hides_nothing_of_the_others(tmp_path: Path, at: slice, damage: bytes) -> None:
+    """Retention goes by the greatest time, and what is read by the entries."""
+    files = FaultyFiles(SystemFiles())
+    crash_with_a_former_index(tmp_path, files)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    batches = list(iterate_headers(bytes(data)))
+    position, _ = batches[1]
+    data[position + at.start : position + at.stop] = damage
+    path.write_bytes(data)
+    _, log = open_log(tmp_path, files)
+    segment, last = log.segments[0], batches[-1][1]
+    assert log.has_doubtful_indexes
+    assert segment.largest_timestamp() == last.max_timestamp
+    assert len(segment.open().offset_index) > 10
+    found_there = segment.find(last.base_offset)
+    assert found_there is not None
+    assert found_there.header == last
