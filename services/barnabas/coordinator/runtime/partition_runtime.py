@@ -417,7 +417,12 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         if self.state is not PartitionState.SERVING:
             return
         self.state = PartitionState.READ_ONLY
-        log.warning("partition is served for reading only", partition=self.partition, reason=reason)
+        log.warning(
+            "partition is served for reading only",
+            topic=self._kind.topic,
+            partition=self.partition,
+            reason=reason,
+        )
         for waiter in self._queue.take_waiters():
             self._fail(waiter, _cannot_write(self.partition))
 
@@ -426,7 +431,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         if self.state is not PartitionState.READ_ONLY:
             return
         self.state = PartitionState.SERVING
-        log.info("partition is served again", partition=self.partition)
+        log.info("partition is served again", topic=self._kind.topic, partition=self.partition)
         shard = self._shard
         self._decide(lambda decision: self._kind.on_resumed(shard, decision))
         self._announce_deadline()
@@ -454,9 +459,10 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         say(
             "partition is not served",
             ("soon" if is_early else "late") if is_loading else str(self.partition),
+            topic=self._kind.topic,
             partition=self.partition,
             coordinator_epoch=self.coordinator_epoch,
-            while_=self.state.value,
+            state=self.state.value,
             reason=str(error),
         )
         self._metrics.unloads.inc()

@@ -376,8 +376,9 @@ async def test_what_keeps_many_partitions_from_loading_is_told_now_and_then(
     await until(lambda: log.tries > 400)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
-    told = [record.levelname for record in caplog.records if record.message == "partition is not served"]
-    assert told == ["INFO", "WARNING"]
+    told = [record for record in caplog.records if record.message == "partition is not served"]
+    assert [record.levelname for record in told] == ["INFO", "WARNING"]
+    assert {vars(record)["fields"]["topic"] for record in told} == {"__consumer_offsets"}
 
 
 async def test_the_loop_has_a_turn_between_partitions_that_have_something_to_do(
