@@ -72,7 +72,7 @@ class RealKafka:
     `settings` are broker settings under Kafka's names, added to ONE_NODE; `jvm_flags` replace START_QUICKLY;
     `folder` is where data and logs go instead of a temporary directory (a folder in it is removed at the end). `host`
     names the loopback address to clients, `port` is for who insists on one; `log_dirs` are its log directories, below
-    `data_dir`.
+    `data_dir`. Clients alone are told of `advertised_port`, where a proxy stands before the broker.
     One that is given another's `controller_port` is a broker of that one's cluster, under a `node_id` of its own.
     """
 
@@ -87,9 +87,10 @@ class RealKafka:
         host: str = "127.0.0.1",
         port: int | None = None,
         log_dirs: tuple[str, ...] = ("",),
+        advertised_port: int | None = None,
     ) -> None:
         self.version = kafka_version()
-        free = free_ports(2)
+        free = free_ports(3)
         self.port = free if port is None else port
         self.controller_port = free + 1 if controller_port is None else controller_port
         self.bootstrap = f"{host}:{self.port}"
@@ -110,6 +111,14 @@ class RealKafka:
         }
         if controller_port is not None:
             self._settings |= {"process.roles": "broker", "listeners": listener}
+        if advertised_port is not None:
+            inside = f"INSIDE://127.0.0.1:{free + 2}"
+            self._settings |= {
+                "listeners": f"{self._settings['listeners']},{inside}",
+                "advertised.listeners": f"PLAINTEXT://{host}:{advertised_port},{inside}",
+                "inter.broker.listener.name": "INSIDE",
+                "listener.security.protocol.map": f"INSIDE:PLAINTEXT,{ONE_NODE['listener.security.protocol.map']}",
+            }
         self._settings |= settings or {}
 
     def __enter__(self) -> Self:

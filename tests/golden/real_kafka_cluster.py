@@ -1,4 +1,4 @@
-"""Three real Kafka brokers: the first is the controller as well, and is never stopped."""
+"""Real Kafka brokers: the first is the controller as well and is never stopped, or the controller is apart."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Final, Self
 
 from raw_client import METADATA, RawConnection
 from real_kafka import NODE_ID, READY_SECONDS_MAX, START_QUICKLY, RealKafka
+from running_cluster import free_ports
 
 SMALL: Final = (*START_QUICKLY[:-1], "-Xmx256m")
-BROKERS: Final = (1, 2, 3)
 
 REPLICATED_INSIDE: Final[Mapping[str, str]] = {
     "offsets.topic.replication.factor": "3",
@@ -27,11 +27,29 @@ REPLICATED_INSIDE: Final[Mapping[str, str]] = {
 """What a broker that is alone must not have: Kafka's own defaults again."""
 
 
-class RealKafkaCluster:
-    """Owns the brokers 1, 2 and 3, from `start` to `close`; `settings` are all brokers'.
+class RealKafkaController(RealKafka):
+    """A controller that is no broker."""
 
-    `host` names the loopback address to clients; `first_port` is the first broker's, and the others' follow it.
-    `log_dirs` are the directories of each, `racks` where they stand.
+    def __init__(self, folder: Path, node_id: int) -> None:
+        port = free_ports(1)
+        self.voters = {"controller.quorum.voters": f"{node_id}@127.0.0.1:{port}"}
+        listener = f"CONTROLLER://127.0.0.1:{port}"
+        alone = {"process.roles": "controller", "listeners": listener, "advertised.listeners": listener}
+        super().__init__(
+            settings={**self.voters, **alone},
+            jvm_flags=SMALL,
+            folder=folder,
+            node_id=node_id,
+            controller_port=port,
+        )
+
+
+class RealKafkaCluster:
+    """Owns the brokers from 1 to `nodes`, from `start` to `close`; `settings` are all brokers'.
+
+    `host` names the loopback address to clients; `first_port` is the first broker's, and the others' follow it; so do
+    those of `advertised_port`, which clients are told where proxies stand before the brokers.
+    `log_dirs` are the directories of each, `racks` where they stand. With `controller_apart` any can be stopped.
     """
 
     def __init__(
@@ -39,20 +57,26 @@ class RealKafkaCluster:
         *,
         settings: Mapping[str, str] | None = None,
         jvm_flags: tuple[str, ...] = SMALL,
+        nodes: int = 3,
         host: str = "127.0.0.1",
         first_port: int | None = None,
         log_dirs: tuple[str, ...] = ("",),
         racks: Mapping[int, str] | None = None,
+        advertised_port: int | None = None,
+        controller_apart: bool = False,
     ) -> None:
-        self._host, self._first_port = host, first_port
+        self._host, self._first_port, self._advertised_port = host, first_port, advertised_port
         self._log_dirs, self._racks = log_dirs, racks or {}
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-cluster-"))
-        first = self._broker(NODE_ID, None, settings, jvm_flags)
-        self._brokers = {NODE_ID: first} | {
-            broker: self._broker(broker, first.controller_port, settings, jvm_flags)
-            for broker in BROKERS
-            if broker != NODE_ID
-        }
+        self._controller = RealKafkaController(self._folder, nodes + 1) if controller_apart else None
+        controller_port = None if self._controller is None else self._controller.controller_port
+        voters = {} if self._controller is None else self._controller.voters
+        self._brokers: dict[int, RealKafka] = {}
+        for broker in range(NODE_ID, NODE_ID + nodes):
+            self._brokers[broker] = self._broker(
+                broker, controller_port, {**voters, **(settings or {})}, jvm_flags
+            )
+            controller_port = self._brokers[broker].controller_port
         self.version = self._brokers[NODE_ID].version
         self.ports = {broker: kafka.port for broker, kafka in self._brokers.items()}
         self.port = self.ports[NODE_ID]
@@ -70,7 +94,7 @@ class RealKafkaCluster:
 
     def stop(self, broker: int, *, kill: bool = False) -> None:
         """End one broker, in order or with SIGKILL."""
-        assert broker != NODE_ID, "the controller is in this one"
+        assert broker != NODE_ID or self._controller is not None, "the controller is in this one"
         if kill:
             self._brokers[broker].kill()
         else:
@@ -96,7 +120,7 @@ class RealKafkaCluster:
 
     def close(self) -> None:
         """End all and remove their folders."""
-        for kafka in self._brokers.values():
+        for kafka in self._processes():
             kafka.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -104,12 +128,12 @@ class RealKafkaCluster:
         self,
         broker: int,
         controller_port: int | None,
-        settings: Mapping[str, str] | None,
+        settings: Mapping[str, str],
         jvm_flags: tuple[str, ...],
     ) -> RealKafka:
         rack = {"broker.rack": self._racks[broker]} if broker in self._racks else {}
         return RealKafka(
-            settings={**REPLICATED_INSIDE, **rack, **(settings or {})},
+            settings={**REPLICATED_INSIDE, **rack, **settings},
             jvm_flags=jvm_flags,
             folder=self._folder,
             node_id=broker,
@@ -117,13 +141,20 @@ class RealKafkaCluster:
             host=self._host,
             port=None if self._first_port is None else self._first_port + broker - NODE_ID,
             log_dirs=self._log_dirs,
+            advertised_port=None
+            if self._advertised_port is None
+            else self._advertised_port + broker - NODE_ID,
         )
 
+    def _processes(self) -> list[RealKafka]:
+        return [*([] if self._controller is None else [self._controller]), *self._brokers.values()]
+
     def _start_all(self) -> Self:
-        with ThreadPoolExecutor(len(self._brokers), "formatter") as formatters:
-            for formatted in [formatters.submit(kafka.format) for kafka in self._brokers.values()]:
+        processes = self._processes()
+        with ThreadPoolExecutor(len(processes), "formatter") as formatters:
+            for formatted in [formatters.submit(kafka.format) for kafka in processes]:
                 formatted.result()
-        for kafka in self._brokers.values():
+        for kafka in processes:
             kafka.launch()
         for kafka in self._brokers.values():
             kafka.wait_ready()

@@ -1,6 +1,7 @@
 """The two clusters that suites run against, one at a time: one of Barnabas and one of a real Apache Kafka.
 
-Each has three nodes and new topics three replicas, unless a client says otherwise; two of them have to be in sync.
+Each has three nodes, or as many as the suite wants, and new topics three replicas, unless the suite or a client says
+otherwise; two of them have to be in sync.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from typing import Final
 from real_kafka import kafka_version
 from real_kafka_cluster import RealKafkaCluster
 from running_cluster import Cluster
-from suite import Suite
-
-NODES: Final = 3
+from suite import Servers, Suite
 
 KAFKA_LIKE_UP: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 """As `barnabas up --nodes 3` has them; all else stays at Kafka's defaults."""
@@ -22,31 +21,55 @@ KAFKA_LIKE_UP: Final = {"default.replication.factor": "3", "min.insync.replicas"
 ROOMY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 """A suite may send batches of many megabytes."""
 
-Broker = Callable[[Suite], AbstractContextManager[str]]
-"""Starts a cluster as a suite wants it and gives the address of its first broker; with the context it is gone."""
+Broker = Callable[[Suite], AbstractContextManager[Servers]]
+"""Starts a cluster as a suite wants it; with the context it is gone."""
 
 
 @contextmanager
-def barnabas(suite: Suite) -> Iterator[str]:
+def barnabas(suite: Suite) -> Iterator[Servers]:
     """A fresh cluster of Barnabas."""
-    flags = [part for setting in suite.settings for part in ("--override", setting)]
-    cluster = Cluster(nodes=NODES, flags=("--host", suite.host, *flags))
+    settings = list(suite.settings)
+    if suite.advertised_port is not None:
+        settings.append(f"advertised.listeners=PLAINTEXT://{suite.host}:{suite.advertised_port}")
+    flags = [part for setting in settings for part in ("--override", setting)]
+    if suite.racks:
+        flags += ["--racks", ",".join(suite.racks)]
+    cluster = Cluster(nodes=suite.nodes, flags=("--host", suite.host, *flags))
     if suite.port is not None:
         cluster.port = suite.port
     cluster.bootstrap = f"{suite.host}:{cluster.port}"
     with cluster:
-        yield cluster.bootstrap
+        yield Servers(
+            bootstrap=cluster.bootstrap,
+            ports=tuple(range(cluster.port, cluster.port + suite.nodes)),
+            stop=lambda broker: cluster.stop_service(f"broker-{broker}"),
+            start=lambda broker: cluster.start_service(f"broker-{broker}"),
+            log=cluster.log,
+        )
 
 
 @contextmanager
-def apache_kafka(suite: Suite) -> Iterator[str]:
+def apache_kafka(suite: Suite) -> Iterator[Servers]:
     """A fresh Kafka, with its own defaults but for what the suite sets."""
     settings = dict(setting.split("=", 1) for setting in suite.settings)
     cluster = RealKafkaCluster(
-        settings={**KAFKA_LIKE_UP, **settings}, jvm_flags=ROOMY, host=suite.host, first_port=suite.port
+        settings={**KAFKA_LIKE_UP, **settings},
+        jvm_flags=ROOMY,
+        nodes=suite.nodes,
+        host=suite.host,
+        first_port=suite.port,
+        advertised_port=suite.advertised_port,
+        racks=dict(enumerate(suite.racks, start=1)),
+        controller_apart=suite.stops_brokers,
     )
     with cluster:
-        yield f"{suite.host}:{cluster.port}"
+        yield Servers(
+            bootstrap=f"{suite.host}:{cluster.port}",
+            ports=tuple(cluster.ports.values()),
+            stop=cluster.stop,
+            start=cluster.start,
+            log=cluster.log,
+        )
 
 
 def kafka_name() -> str:

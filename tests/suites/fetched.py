@@ -6,6 +6,7 @@ What is fetched gets its name only when it is whole, so that an interrupted run 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -41,9 +42,9 @@ def run(
         return subprocess.CompletedProcess(command, 124, text)
 
 
-def must(command: Sequence[str], *, cwd: Path, seconds: float) -> str:
+def must(command: Sequence[str], *, cwd: Path, seconds: float, env: Mapping[str, str] | None = None) -> str:
     """Run and return what was printed; raises RuntimeError with the end of it when it fails."""
-    done = run(command, cwd=cwd, seconds=seconds)
+    done = run(command, cwd=cwd, seconds=seconds, env=env)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}")
     return done.stdout
@@ -94,9 +95,19 @@ def _fresh_part(folder: Path) -> Path:
     return part
 
 
-def go_test_program(folder: Path, package: str, program: Path) -> Path:
+def go_program(package: str, version: str, folder: Path) -> Path:
+    """A program of a Go module, compiled into a folder of its own."""
+    if not folder.is_dir():
+        part = _fresh_part(folder)
+        env = {**os.environ, "GOBIN": str(part)}
+        must(["go", "install", f"{package}@{version}"], cwd=part, seconds=BUILD_SECONDS_MAX, env=env)
+        part.rename(folder)
+    return folder / package.rpartition("/")[2]
+
+
+def go_test_program(folder: Path, package: str, program: Path, *, tags: str = "") -> Path:
     """The compiled tests of one package."""
     if not program.is_file():
-        command = ["go", "test", "-mod=mod", "-c", "-o", str(program), package]
+        command = ["go", "test", "-mod=mod", f"-tags={tags}", "-c", "-o", str(program), package]
         must(command, cwd=folder, seconds=BUILD_SECONDS_MAX)
     return program

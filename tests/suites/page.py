@@ -14,10 +14,11 @@ HEAD: Final = """# Clients' own tests against Barnabas
 
 Written by `make suites` (`tests/suites/run.py`), which fetches clients' packages from their registries, starts a
 cluster of three nodes for each and runs the tests that the packages carry; then it does the same with {kafka},
-also of three nodes and on the same machine. New topics have three replicas, of which two have to be in sync, where a
-test does not say otherwise; those of franz-go are told to ask for three. Nothing of the packages is kept here. *Not
-applicable* means that a test needs what Barnabas does not serve yet, or skips itself. Below, each test that did not
-pass has its reason, and what became of it at {kafka}.
+also of three nodes and on the same machine; sarama wants five. New topics have three replicas, of which two have to be
+in sync, where a test does not say otherwise; those of franz-go are told to ask for three, and sarama's brokers have the
+settings that its authors give to Kafka. Nothing of the packages is kept here. *Not applicable* means that a test needs
+what Barnabas does not serve yet, or skips itself. Below, each test that did not pass has its reason, and what became of
+it at {kafka}.
 
 """
 
@@ -27,7 +28,6 @@ WITHOUT_TESTS: Final = """## Not run
 |---|---|
 | aiokafka, confluent-kafka (PyPI), kafkajs (npm) | their packages carry no tests |
 | kadm of franz-go (Go) | its tests need no broker |
-| sarama (Go) | all of its functional tests set up five brokers and replication factor 3 behind toxiproxy |
 | krafka (crates.io) | its tests start a broker in a container themselves |
 | rdkafka, rskafka, samsa (crates.io), node-rdkafka (npm) | not yet set up: they compile C first |
 """

@@ -27,9 +27,10 @@ from go_suites import FranzGo, KafkaGo  # noqa: E402
 from page import counts, page  # noqa: E402
 from python_suites import KafkaPython  # noqa: E402
 from results import Outcome, Result, explained  # noqa: E402
+from sarama_suite import Sarama  # noqa: E402
 from suite import Suite  # noqa: E402
 
-SUITES: Final[tuple[Suite, ...]] = (KafkaPython(), FranzGo(), KafkaGo())
+SUITES: Final[tuple[Suite, ...]] = (KafkaPython(), FranzGo(), KafkaGo(), Sarama())
 WORK: Final = ROOT / "build" / "suites"
 PAGE: Final = ROOT / "docs" / "client-suites.md"
 
@@ -42,8 +43,8 @@ def run_suite(suite: Suite, broker: str) -> list[Result]:
     start = time.monotonic()
     print(f"{suite.name} {suite.version} against {broker}", flush=True)
     folder = suite.fetch(WORK)
-    with BROKERS[broker](suite) as bootstrap:
-        results = suite.run(folder, bootstrap)
+    with BROKERS[broker](suite) as servers:
+        results = suite.run(folder, servers)
     if broker == "barnabas":
         results = explained(results, suite.reasons)
     _outcomes(suite, broker).write_text(json.dumps([vars(each) for each in results], indent=1))

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from results import Reason, Result
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The cluster that a suite runs against; brokers are called by their ids, from 1 on."""
+
+    bootstrap: str
+    """The address of the first broker."""
+    ports: tuple[int, ...]
+    """Where the brokers listen, by their ids."""
+    stop: Callable[[int], None]
+    """End a broker in order; the others go on."""
+    start: Callable[[int], None]
+    """Start one that was stopped; returns when clients are told of it again."""
+    log: Callable[[], str]
+    """The end of what the brokers said."""
 
 
 class Suite(abc.ABC):
@@ -25,6 +43,15 @@ class Suite(abc.ABC):
     """The name under which its tests expect a broker."""
     port: ClassVar[int | None] = None
     """The port that its tests insist on."""
+    nodes: ClassVar[int] = 3
+    """How many brokers its tests want."""
+    advertised_port: ClassVar[int | None] = None
+    """What clients are told in place of the first broker's port, where proxies stand before the brokers; the others'
+    follow it."""
+    racks: ClassVar[tuple[str, ...]] = ()
+    """Where the brokers stand, in the order of their ids."""
+    stops_brokers: ClassVar[bool] = False
+    """Whether its tests end brokers, any of them."""
     reasons: ClassVar[tuple[Reason, ...]] = ()
 
     @abc.abstractmethod
@@ -32,5 +59,5 @@ class Suite(abc.ABC):
         """Fetch and compile below `work`; returns the folder to run in. Raises RuntimeError."""
 
     @abc.abstractmethod
-    def run(self, folder: Path, bootstrap: str) -> list[Result]:
-        """Run all tests against the broker at `bootstrap`. Raises RuntimeError when nothing could be run."""
+    def run(self, folder: Path, servers: Servers) -> list[Result]:
+        """Run all tests against the brokers. Raises RuntimeError when nothing could be run."""
