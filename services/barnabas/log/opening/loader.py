@@ -79,23 +79,18 @@ def load(
     else:
         first = first_unchecked(segments, recovery_point)
         compare_ends(segments, first, report, has_gaps=was_compacted)
-    # By the indexes as they were written: one that is built anew knows nothing behind a damaged length. The epochs of
-    # what is checked are known then.
     last_epoch = NO_LEADER_EPOCH if epochs.entries else _last_epoch(segments[:first])
     # The state before the first batch that is checked; the check replays the rest.
     known_end = segments[first].base_offset if log_end_offset is None else log_end_offset
     state, report.snapshot_offset = _producer_state_at(
         factory.files, directory, names, segments, known_end, known_end
     )
+    checker = _Checker(state)
     if log_end_offset is None:
-        checker = _Checker(state)
         log_end_offset = check_segments(
             segments, first, report, checker.on_batch, checker.on_following, has_gaps=was_compacted
         )
-        epoch_starts = checker.epoch_starts
         report.lost_below_recovery_point = max(0, recovery_point - log_end_offset)
-    else:
-        epoch_starts = []
     recovery_point = min(recovery_point, log_end_offset)
     if log_end_offset < log_start_offset:
         # Kafka does the same: whatever is left, retention or DeleteRecords had removed.
@@ -107,7 +102,7 @@ def load(
     # What the checkpoint says of checked batches may come from before a truncation; the batches know.
     epochs.truncate_from_end(min(known_end, log_end_offset))
     epochs.truncate_from_start(log_start_offset)
-    _assign_all(epochs, epoch_starts, log_end_offset)
+    _assign_all(epochs, checker.epoch_starts, log_end_offset)
     # Of a compacted log an epoch's first batch may be gone; and what a proper stop has written is all there is.
     if not was_compacted and not (first == len(segments) and epochs.entries):
         find_first_epochs(epochs, segments, log_start_offset, log_end_offset, last_epoch)
@@ -155,7 +150,9 @@ def _end_of_clean(segment: Segment, recovery_point: int) -> int | None:
 
 
 def _last_epoch(segments: Sequence[Segment]) -> int:
-    """The leader epoch of the last batch; -1 if there is none. Raises OSError."""
+    """The leader epoch of the last batch of these segments, which nobody checks; -1 if there is none. By the indexes as
+    they were written: one that is built anew knows nothing behind a damaged length. Raises OSError.
+    """
     last = next((segment for segment in reversed(segments) if segment.size), None)
     return NO_LEADER_EPOCH if last is None else end_of(last).leader_epoch
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -58,6 +59,19 @@ def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = Fals
             return
         yield ScannedBatch(position, header)
         position += size
+
+
+def in_order(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[ScannedBatch]:
+    """Those of a segment's batches that may stand where they do: their offsets rise, and an index can hold them. The
+    others are damaged, or no batches, to which a damaged length leads.
+    """
+    last_offset, offset_max = base_offset - 1, base_offset + INT_MAX
+    for scanned, following in pairwise(chain(batches, (None,))):
+        assert scanned is not None, "only the last is followed by nothing"
+        ends = offset_max if following is None else min(offset_max, following.header.base_offset - 1)
+        if scanned.header.magic == MAGIC and last_offset < scanned.header.last_offset <= ends:
+            last_offset = scanned.header.last_offset
+            yield scanned
 
 
 class CheckedScan:

@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, pairwise
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
 from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
-from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch, in_order, scan_headers
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.log.segments.transaction_index import TransactionIndex
 from barnabas.log.small_files import remove_quietly, sync_path
-from barnabas.records.batch import MAGIC, NO_TIMESTAMP, Buffer
+from barnabas.records.batch import NO_TIMESTAMP, Buffer
 
 LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -142,7 +141,7 @@ class Segment:
             opened = self._with_indexes(file, b"", b"")
             opened.offset_index.forget_file()
             opened.time_index.forget_file()
-            self._rebuild_indexes(opened, scan_headers(file, 0, self.size))
+            self._rebuild_indexes(opened, in_order(scan_headers(file, 0, self.size), self.base_offset))
             self.are_indexes_doubtful = False
         self._last_indexed_position = opened.offset_index.last_position()
         return opened
@@ -360,14 +359,7 @@ class Segment:
         opened.offset_index.clear()
         opened.time_index.clear()
         maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
-        last_offset, offset_max = self.base_offset - 1, self.base_offset + INT_MAX
-        for scanned, following in pairwise(chain(batches, (None,))):
-            assert scanned is not None, "only the last is followed by nothing"
-            position, header = scanned
-            ends = offset_max if following is None else min(offset_max, following.header.base_offset - 1)
-            if header.magic != MAGIC or not last_offset < header.last_offset <= ends:
-                continue  # damaged, or no batch at all, to which a damaged length leads: no entry could hold it
-            last_offset = header.last_offset
+        for position, header in batches:
             if header.max_timestamp > maximum[0]:
                 maximum = header.max_timestamp, header.last_offset
             if position - indexed > self.index_interval_bytes:
