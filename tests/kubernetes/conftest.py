@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TIMEOUT_SECONDS = 1800
-"""For one test: the first also waits for an engine to be installed and for every image; where they are not run by
-`make kubernetes`, which does that before, for Kubernetes to be built, too."""
+"""For one test: the first also waits for an engine to be installed and for every image, and for Kubernetes to be built
+unless `make kubernetes` has done that before."""
 
 # The engine, our images, and the load are those of the compose file's tests.
 sys.path[:0] = [str(HERE.parent / name) for name in ("containers", "chart")]
