@@ -14,8 +14,20 @@ DESCRIBE_SCRAM, DESCRIBE_QUORUM, UPDATE_FEATURES, DESCRIBE_CLUSTER, DESCRIBE_TOP
     60,
     75,
 )
-UNREGISTER_BROKER = 64
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, UNREGISTER_BROKER = 29, 30, 31, 64
 PRODUCE = 0
+
+READER = {"principal": "User:reader", "host": "*", "operation": 3, "permission_type": 3}
+ACL = {"resource_type": 2, "resource_name": "orders", "resource_pattern_type": 3, **READER}
+ANY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
 
 
 @scenario(API_VERSIONS)
@@ -202,6 +214,26 @@ def describe_user_scram_credentials(run: Run) -> None:
     run.ask("unknown", {"users": [{"name": "nobody"}]})
     run.ask("twice", {"users": [{"name": "nobody"}, {"name": "nobody"}, {"name": "other"}]})
     run.ask("empty name", {"users": [{"name": ""}]})
+
+
+@scenario(DESCRIBE_ACLS)
+def describe_acls(run: Run) -> None:
+    run.ask("all", ANY_ACL)
+    run.ask("of a topic", {**ANY_ACL, "resource_type_filter": 2, "resource_name_filter": "orders"})
+
+
+@scenario(CREATE_ACLS)
+def create_acls(run: Run) -> None:
+    run.ask("one", {"creations": [ACL]})
+    run.ask("twice", {"creations": [ACL, ACL]})
+    run.ask("none", {"creations": []})
+
+
+@scenario(DELETE_ACLS)
+def delete_acls(run: Run) -> None:
+    run.ask("one", {"filters": [ANY_ACL]})
+    run.ask("twice", {"filters": [ANY_ACL, ANY_ACL]})
+    run.ask("none", {"filters": []})
 
 
 @scenario(UNREGISTER_BROKER)

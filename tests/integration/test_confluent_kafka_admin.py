@@ -293,10 +293,26 @@ CREDENTIAL = UserScramCredentialUpsertion(
 )
 NO_CREDENTIAL = UserScramCredentialDeletion("someone", ScramMechanism.SCRAM_SHA_256)
 
+OF_ACLS: dict[str, Callable[[AdminClient], Any]] = {
+    "create": lambda admin: result(admin.create_acls([BINDING])),
+    "delete": lambda admin: result(admin.delete_acls([ANY_BINDING])),
+}
+
+
+@pytest.mark.parametrize("call", OF_ACLS)
+def test_who_asks_about_acls_hears_that_security_is_off(admin: AdminClient, call: str) -> None:
+    with pytest.raises(KafkaException) as raised:
+        OF_ACLS[call](admin)
+    assert raised.value.args[0].code() == KafkaError.SECURITY_DISABLED
+    assert "no authorizer is configured" in raised.value.args[0].str()
+
+
+def test_there_are_no_acls(admin: AdminClient) -> None:
+    """librdkafka does not tell the error of this answer, whoever gives it."""
+    assert admin.describe_acls(ANY_BINDING).result(WAIT_SECONDS) == []
+
+
 NOT_SERVED: dict[str, Callable[[AdminClient], Any]] = {
-    "create ACLs": lambda admin: result(admin.create_acls([BINDING])),
-    "describe ACLs": lambda admin: admin.describe_acls(ANY_BINDING).result(WAIT_SECONDS),
-    "delete ACLs": lambda admin: result(admin.delete_acls([ANY_BINDING])),
     "upsert SCRAM": lambda admin: result(admin.alter_user_scram_credentials([CREDENTIAL])),
     "delete SCRAM": lambda admin: result(admin.alter_user_scram_credentials([NO_CREDENTIAL])),
 }
