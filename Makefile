@@ -79,7 +79,7 @@ containers: .setup/dev .setup/programs ## Test the images and the compose file w
 	@CI=true exec pytest tests/containers -p no:randomly $(ARGS)
 
 kubernetes: .setup/dev .setup/programs .setup/chart-checks ## Install the chart on a real Kubernetes, made here, and disturb it (as root)
-	@deploy/kubernetes/programs.sh > /dev/null
+	@deploy/kubernetes/programs.sh > /dev/null # here, for it may take longer than a test; it prints its folder
 	@CI=true exec pytest tests/kubernetes -p no:randomly $(ARGS)
 
 protos: .setup/dev ## Write the messages' classes anew from protos/

@@ -157,7 +157,7 @@ class OwnedPartitions(Generic[ShardT, DecisionT, RecordT]):
         task = self._tasks.pop(partition, None)
         if task is not None:
             task.cancel()
-        log.debug("gave up partition", partition=partition)
+        log.debug("gave up partition", topic=self._kind.topic, partition=partition)
 
     def _on_jump(self, seconds: float) -> None:
         for runtime in self._runtimes.values():

@@ -98,6 +98,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._clock = environment.clock
         self._new_id = environment.new_id
         self._metrics = metrics
+        self._logger = log.bind(topic=kind.topic, partition=partition)
         self._lines = lines
         self._replay_turns = replay_turns
         self._on_deadline = on_deadline
@@ -142,7 +143,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                 except (KafkaError, UnreadableRecord) as error:
                     self._on_log_failed(error)
                 except Exception:
-                    log.exception("partition failed", partition=self.partition)
+                    self._logger.exception("partition failed")
                     self._drop(KafkaError(ErrorCode.unknown_server_error))
                 await self.load_times.pause()
         finally:
@@ -157,7 +158,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     def check_takes_writes(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS while nothing that must be written is decided."""
         if self.state is PartitionState.READ_ONLY or self._queue.is_full:
-            raise _cannot_write(self.partition)
+            raise self._cannot_write()
 
     # -- deciding -----------------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         if writes:
             self.check_takes_writes()
         if self._queue.holds_many_answers and not is_brief:
-            raise _cannot_write(self.partition)
+            raise self._cannot_write()
         waiter = Waiter(self._next_waiter)
         self._next_waiter += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -202,7 +203,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             self._decide(lambda decision: work(self._shard, decision))
         except Exception:
             # Nobody waits for an answer, and one partition's trouble is none of the others'.
-            log.exception("decision failed", partition=self.partition)
+            self._logger.exception("decision failed")
 
     def on_time(self) -> bool:
         """Handle deadlines that are due; whether any was."""
@@ -279,7 +280,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         try:
             return [self._encode(record, decision.now_ms) for record in decision.records]
         except Exception:
-            log.exception("a decision cannot be written and is taken back", partition=self.partition)
+            self._logger.exception("a decision cannot be written and is taken back")
             return None
 
     def _take_back(self, decision: DecisionT, waiter: Waiter | None) -> None:
@@ -336,9 +337,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._announce_deadline()
         seconds = perf_counter() - started
         self._metrics.load_seconds.observe(seconds)
-        log.debug(
+        self._logger.debug(
             "loaded",
-            partition=self.partition,
             state=state.value,
             coordinator_epoch=self.coordinator_epoch,
             records=self._replayed,
@@ -395,7 +395,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
                         raise
                     if error.code in NOT_TAKEN:
                         self._become_read_only(str(error))
-                    log.debug("a write is sent again", partition=self.partition, reason=str(error))
+                    self._logger.debug("a write is sent again", reason=str(error))
                 await asyncio.sleep(pause_ms / 1000)
                 self._check_whole()
                 pause_ms = min(pause_ms * 2, limits.APPEND_RETRY_MS_MAX)
@@ -417,21 +417,20 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         if self.state is not PartitionState.SERVING:
             return
         self.state = PartitionState.READ_ONLY
-        log.warning(
-            "partition is served for reading only",
-            topic=self._kind.topic,
-            partition=self.partition,
-            reason=reason,
-        )
+        self._logger.warning("partition is served for reading only", reason=reason)
         for waiter in self._queue.take_waiters():
-            self._fail(waiter, _cannot_write(self.partition))
+            self._fail(waiter, self._cannot_write())
+
+    def _cannot_write(self) -> KafkaError:
+        what = f"the log of {self._kind.topic}-{self.partition} takes no writes now"
+        return KafkaError(ErrorCode.coordinator_load_in_progress, what)
 
     def _resume(self) -> None:
         """A write landed: decide as ever."""
         if self.state is not PartitionState.READ_ONLY:
             return
         self.state = PartitionState.SERVING
-        log.info("partition is served again", topic=self._kind.topic, partition=self.partition)
+        self._logger.info("partition is served again")
         shard = self._shard
         self._decide(lambda decision: self._kind.on_resumed(shard, decision))
         self._announce_deadline()
@@ -481,9 +480,3 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         future = self._waiting.get(waiter)
         if future is not None and not future.done():
             future.set_exception(error)
-
-
-def _cannot_write(partition: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.coordinator_load_in_progress, f"the log of partition {partition} takes no writes now"
-    )

@@ -40,9 +40,9 @@ def find_first_epochs(
     log_end_offset: int,
     last_epoch: int = NO_EPOCH,
 ) -> None:
-    """Have `epochs` know those of the first records, if it does not. `last_epoch` is that of the log's last batch: what
-    is in doubt counts for it where nothing else follows. Raises OSError where they cannot be read, and SyncError where
-    nobody knows whether they are written.
+    """Have `epochs` know those of the first records, if it does not. `last_epoch` is that of the last batch of what
+    nobody has checked: what is in doubt counts for it where nothing else follows. Raises OSError where they cannot be
+    read, and SyncError where nobody knows whether they are written.
     """
     known = epochs.entries
     known_from = known[0].start_offset if known else log_end_offset

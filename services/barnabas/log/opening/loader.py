@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.kernel.files import Files
+from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
 from barnabas.log.cleaning.segment_swap import rename_all
@@ -33,7 +34,7 @@ from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segments.segment import LOG_SUFFIX, TEMPORARY_SUFFIX, Segment, remove_marked
 from barnabas.log.segments.segment_factory import SegmentFactory, base_offset_of
 from barnabas.log.segments.transaction_index import AbortedTransaction
-from barnabas.records.batch import NO_LEADER_EPOCH, BatchHeader
+from barnabas.records.batch import BatchHeader
 from barnabas.records.control import decode_marker
 
 logger = get_logger("log.opening")
@@ -79,7 +80,8 @@ def load(
     else:
         first = first_unchecked(segments, recovery_point)
         compare_ends(segments, first, report, has_gaps=was_compacted)
-    last_epoch = NO_LEADER_EPOCH if epochs.entries else _last_epoch(segments[:first])
+    # Before an index of them is built anew; those of what is checked are known then.
+    last_epoch = NO_EPOCH if epochs.entries else _last_epoch(segments[:first])
     # The state before the first batch that is checked; the check replays the rest.
     known_end = segments[first].base_offset if log_end_offset is None else log_end_offset
     state, report.snapshot_offset = _producer_state_at(
@@ -154,7 +156,7 @@ def _last_epoch(segments: Sequence[Segment]) -> int:
     they were written: one that is built anew knows nothing behind a damaged length. Raises OSError.
     """
     last = next((segment for segment in reversed(segments) if segment.size), None)
-    return NO_LEADER_EPOCH if last is None else end_of(last).leader_epoch
+    return NO_EPOCH if last is None else end_of(last).leader_epoch
 
 
 class _Checker:
@@ -164,7 +166,7 @@ class _Checker:
         self.epoch_starts: list[tuple[int, int]] = []
         """(leader epoch, first offset) where the epoch rises; the epochs' checkpoint may be older than the batches."""
         self._state = state
-        self._latest_epoch = NO_LEADER_EPOCH
+        self._latest_epoch = NO_EPOCH
 
     def on_batch(self, segment: Segment, scan: CheckedScan, scanned: ScannedBatch) -> None:
         header = scanned.header

@@ -25,6 +25,11 @@ UNGUARDED: Final = -1
 """Of records that need no guard: nobody asks (transaction.partition.verification.enable=false)."""
 
 
+def is_guard(number: int) -> bool:
+    """Whether this is one that was opened, and is to be closed."""
+    return number not in (NO_GUARD, UNGUARDED)
+
+
 class _Guard(NamedTuple):
     number: int
     producer_epoch: int

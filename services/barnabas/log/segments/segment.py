@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -141,7 +141,7 @@ class Segment:
             opened = self._with_indexes(file, b"", b"")
             opened.offset_index.forget_file()
             opened.time_index.forget_file()
-            self._rebuild_indexes(opened, in_order(scan_headers(file, 0, self.size), self.base_offset))
+            self._rebuild_indexes(opened)
             self.are_indexes_doubtful = False
         self._last_indexed_position = opened.offset_index.last_position()
         return opened
@@ -355,11 +355,11 @@ class Segment:
         file.truncate(self.size)
         file.sync()
 
-    def _rebuild_indexes(self, opened: OpenSegment, batches: Iterable[ScannedBatch]) -> None:
+    def _rebuild_indexes(self, opened: OpenSegment) -> None:
         opened.offset_index.clear()
         opened.time_index.clear()
         maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
-        for position, header in batches:
+        for position, header in in_order(scan_headers(opened.file, 0, self.size), self.base_offset):
             if header.max_timestamp > maximum[0]:
                 maximum = header.max_timestamp, header.last_offset
             if position - indexed > self.index_interval_bytes:

@@ -20,7 +20,12 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.histograms import MILLISECONDS_BUCKETS, Histogram
 from barnabas.links.transaction_questions import TransactionQuestions
 from barnabas.links.transactions_link import TransactionQuestion
-from barnabas.log.producers.verification_guards import NO_GUARD, UNGUARDED, VerificationGuards
+from barnabas.log.producers.verification_guards import (
+    NO_GUARD,
+    UNGUARDED,
+    VerificationGuards,
+    is_guard,
+)
 from barnabas.messages.storage_pb2 import AppendTransaction
 from barnabas.metadata.coordinators import coordinator_of
 from barnabas.metadata.image import TRANSACTION_STATE_TOPIC, MetadataImage
@@ -90,11 +95,11 @@ class Verification:
         Raises KafkaError for what need not be asked about.
         """
         guard = self._guard_at_once(replica, records, transaction)
-        if guard is not None and guard <= NO_GUARD:
+        if guard is not None and not is_guard(guard):
             return guard
         header = parse_header(records)
         try:
-            _check_before_asking(replica, records, header)
+            _check_batch(replica, records, header)
         except KafkaError:
             if guard is not None:
                 _guards_of(replica).close(header.producer_id, guard)
@@ -123,7 +128,7 @@ class Verification:
         if guard is None:
             return None
         info = replica.appending.append_at_once(records, acks, guard)
-        if guard > NO_GUARD and (info is None or info.duplicate):  # nothing was appended under it
+        if is_guard(guard) and (info is None or info.duplicate):  # nothing was appended under it
             _guards_of(replica).close(parse_header(records).producer_id, guard)
         return info
 
@@ -193,8 +198,11 @@ class Verification:
             self._ask(replica, following.key)
 
 
-def _check_before_asking(replica: Replica, records: Buffer, header: BatchHeader) -> None:
-    """No server is asked about what changed on its way, or is of an epoch that is over. Raises KafkaError."""
+def _check_batch(replica: Replica, records: Buffer, header: BatchHeader) -> None:
+    """Nobody is asked about what changed on its way, or is of an epoch that is over, and no guard is kept for it.
+
+    Raises KafkaError.
+    """
     opened = replica.log
     assert opened is not None, "a leader has its log"
     checked_tail(records, check_framing(records))

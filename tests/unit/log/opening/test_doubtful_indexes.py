@@ -94,8 +94,8 @@ def test_a_sync_leaves_none_in_doubt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("at", "damage"),
-    [(slice(16, 17), b"\x03"), (slice(3, 4), b"\x01"), (slice(5, 6), b"\x10")],
-    ids=["magic", "an offset that no entry can hold", "an offset"],
+    [(slice(3, 4), b"\x01"), (slice(5, 6), b"\x10"), (slice(0, 8), bytes(8))],
+    ids=["an offset that no entry can hold", "a greater offset", "a lesser offset"],
 )
 def test_one_damaged_batch_hides_nothing_of_the_others(tmp_path: Path, at: slice, damage: bytes) -> None:
     """Retention goes by the greatest time, and what is read by the entries."""
