@@ -1,4 +1,4 @@
-"""A real Apache Kafka beside us: one KRaft node, broker and controller in one JVM, from the jars of `make jars`.
+"""A real Apache Kafka beside us: one KRaft node from the jars of `make jars`, broker and controller in one JVM.
 
     with RealKafka() as kafka:
         connect_to(kafka.bootstrap)
@@ -39,10 +39,13 @@ LOG_BYTES_SHOWN: Final = 10_000
 NODE_ID: Final = 1
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+BROKER_AND_CONTROLLER: Final = (BROKER, CONTROLLER)
+"""In this order: clients are told where it listens in its first role."""
+
 ONE_NODE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -73,7 +76,8 @@ class RealKafka:
     `folder` is where data and logs go instead of a temporary directory (a folder in it is removed at the end). `host`
     names the loopback address to clients, `port` is for who insists on one; `log_dirs` are its log directories, below
     `data_dir`. Clients alone are told of `advertised_port`, where a proxy stands before the broker.
-    One that is given another's `controller_port` is a broker of that one's cluster, under a `node_id` of its own.
+    Of a larger cluster, each has a `node_id` of its own and its `roles`; those that are no controller are given the
+    `voter` of the one that is. `port` and `bootstrap` are where it listens in the first of its roles.
     """
 
     def __init__(
@@ -83,34 +87,40 @@ class RealKafka:
         jvm_flags: tuple[str, ...] = START_QUICKLY,
         folder: Path | None = None,
         node_id: int = NODE_ID,
-        controller_port: int | None = None,
+        roles: tuple[str, ...] = BROKER_AND_CONTROLLER,
+        voter: str | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
         log_dirs: tuple[str, ...] = ("",),
         advertised_port: int | None = None,
     ) -> None:
+        assert (CONTROLLER in roles) == (voter is None), "the voter is the one that is a controller"
         self.version = kafka_version()
+        self.node_id, self.roles = node_id, roles
         free = free_ports(3)
-        self.port = free if port is None else port
-        self.controller_port = free + 1 if controller_port is None else controller_port
-        self.bootstrap = f"{host}:{self.port}"
+        controller = f"127.0.0.1:{free + 1}"
+        self.voter = f"{node_id}@{controller}" if voter is None else voter
+        if BROKER in roles:
+            self.port = free if port is None else port
+            self.bootstrap = f"{host}:{self.port}"
+        else:
+            self.port, self.bootstrap = free + 1, controller
+        listens = {BROKER: f"PLAINTEXT://{host}:{self.port}", CONTROLLER: f"CONTROLLER://{controller}"}
         self._jvm_flags = jvm_flags
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-", dir=folder))
         self.data_dir = self._folder / "data"
         self._properties = self._folder / "server.properties"
         self._log = self._folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
-        listener = f"PLAINTEXT://{self.bootstrap}"
         self._settings = {
             **ONE_NODE,
+            "process.roles": ",".join(roles),
             "node.id": str(node_id),
-            "listeners": f"{listener},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": listener,
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{self.controller_port}",
+            "listeners": ",".join(listens[role] for role in roles),
+            "advertised.listeners": listens[roles[0]],
+            "controller.quorum.voters": self.voter,
             "log.dirs": ",".join(str(self.data_dir / name) for name in log_dirs),
         }
-        if controller_port is not None:
-            self._settings |= {"process.roles": "broker", "listeners": listener}
         if advertised_port is not None:
             inside = f"INSIDE://127.0.0.1:{free + 2}"
             self._settings |= {
@@ -215,7 +225,9 @@ class RealKafka:
         return ["java", *flags, "-cp", f"{JARS}/*", main, *arguments]
 
     def wait_ready(self) -> None:
-        """A broker opens its listener when it is caught up and unfenced, so a connection is enough."""
+        """A connection is enough: a broker opens its listener when it is caught up and unfenced, and a controller
+        only has to be there.
+        """
         assert self._process is not None, "this Kafka was not started"
         deadline = time.monotonic() + READY_SECONDS_MAX
         while True:

@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Final, Self
 
 from raw_client import METADATA, RawConnection
-from real_kafka import NODE_ID, READY_SECONDS_MAX, START_QUICKLY, RealKafka
-from running_cluster import free_ports
+from real_kafka import (
+    BROKER,
+    BROKER_AND_CONTROLLER,
+    CONTROLLER,
+    NODE_ID,
+    READY_SECONDS_MAX,
+    START_QUICKLY,
+    RealKafka,
+)
 
 SMALL: Final = (*START_QUICKLY[:-1], "-Xmx256m")
 
@@ -27,28 +34,11 @@ REPLICATED_INSIDE: Final[Mapping[str, str]] = {
 """What a broker that is alone must not have: Kafka's own defaults again."""
 
 
-class RealKafkaController(RealKafka):
-    """A controller that is no broker."""
-
-    def __init__(self, folder: Path, node_id: int) -> None:
-        port = free_ports(1)
-        self.voters = {"controller.quorum.voters": f"{node_id}@127.0.0.1:{port}"}
-        listener = f"CONTROLLER://127.0.0.1:{port}"
-        alone = {"process.roles": "controller", "listeners": listener, "advertised.listeners": listener}
-        super().__init__(
-            settings={**self.voters, **alone},
-            jvm_flags=SMALL,
-            folder=folder,
-            node_id=node_id,
-            controller_port=port,
-        )
-
-
 class RealKafkaCluster:
     """Owns the brokers from 1 to `nodes`, from `start` to `close`; `settings` are all brokers'.
 
     `host` names the loopback address to clients; `first_port` is the first broker's, and the others' follow it; so do
-    those of `advertised_port`, which clients are told where proxies stand before the brokers.
+    those of `first_advertised_port`, which clients are told where proxies stand before the brokers.
     `log_dirs` are the directories of each, `racks` where they stand. With `controller_apart` any can be stopped.
     """
 
@@ -62,21 +52,23 @@ class RealKafkaCluster:
         first_port: int | None = None,
         log_dirs: tuple[str, ...] = ("",),
         racks: Mapping[int, str] | None = None,
-        advertised_port: int | None = None,
+        first_advertised_port: int | None = None,
         controller_apart: bool = False,
     ) -> None:
-        self._host, self._first_port, self._advertised_port = host, first_port, advertised_port
+        self._host, self._first_port = host, first_port
+        self._first_advertised_port = first_advertised_port
         self._log_dirs, self._racks = log_dirs, racks or {}
         self._folder = Path(tempfile.mkdtemp(prefix="real-kafka-cluster-"))
-        self._controller = RealKafkaController(self._folder, nodes + 1) if controller_apart else None
-        controller_port = None if self._controller is None else self._controller.controller_port
-        voters = {} if self._controller is None else self._controller.voters
+        self._controller = (
+            RealKafka(roles=(CONTROLLER,), node_id=NODE_ID + nodes, jvm_flags=SMALL, folder=self._folder)
+            if controller_apart
+            else None
+        )
+        voter = None if self._controller is None else self._controller.voter
         self._brokers: dict[int, RealKafka] = {}
         for broker in range(NODE_ID, NODE_ID + nodes):
-            self._brokers[broker] = self._broker(
-                broker, controller_port, {**voters, **(settings or {})}, jvm_flags
-            )
-            controller_port = self._brokers[broker].controller_port
+            self._brokers[broker] = self._broker(broker, voter, settings or {}, jvm_flags)
+            voter = self._brokers[broker].voter
         self.version = self._brokers[NODE_ID].version
         self.ports = {broker: kafka.port for broker, kafka in self._brokers.items()}
         self.port = self.ports[NODE_ID]
@@ -115,8 +107,10 @@ class RealKafkaCluster:
             self._brokers[broker].resume()
 
     def log(self) -> str:
-        """The end of what each broker wrote to its output."""
-        return "\n".join(f"--- broker {broker}\n{kafka.log()}" for broker, kafka in self._brokers.items())
+        """The end of what each process wrote to its output."""
+        return "\n".join(
+            f"--- {' and '.join(kafka.roles)} {kafka.node_id}\n{kafka.log()}" for kafka in self._processes()
+        )
 
     def close(self) -> None:
         """End all and remove their folders."""
@@ -127,7 +121,7 @@ class RealKafkaCluster:
     def _broker(
         self,
         broker: int,
-        controller_port: int | None,
+        voter: str | None,
         settings: Mapping[str, str],
         jvm_flags: tuple[str, ...],
     ) -> RealKafka:
@@ -137,13 +131,14 @@ class RealKafkaCluster:
             jvm_flags=jvm_flags,
             folder=self._folder,
             node_id=broker,
-            controller_port=controller_port,
+            roles=BROKER_AND_CONTROLLER if voter is None else (BROKER,),
+            voter=voter,
             host=self._host,
             port=None if self._first_port is None else self._first_port + broker - NODE_ID,
             log_dirs=self._log_dirs,
             advertised_port=None
-            if self._advertised_port is None
-            else self._advertised_port + broker - NODE_ID,
+            if self._first_advertised_port is None
+            else self._first_advertised_port + broker - NODE_ID,
         )
 
     def _processes(self) -> list[RealKafka]:
@@ -156,7 +151,7 @@ class RealKafkaCluster:
                 formatted.result()
         for kafka in processes:
             kafka.launch()
-        for kafka in self._brokers.values():
+        for kafka in processes:
             kafka.wait_ready()
         self._wait_joined(set(self._brokers))
         return self

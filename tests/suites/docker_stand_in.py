@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from suite import Servers
+from suite import SuiteCluster
 
 VARIABLE: Final = "DOCKER_STAND_IN"
 SERVICE: Final = "kafka-"
@@ -30,8 +30,8 @@ SERVICE: Final = "kafka-"
 
 
 @contextlib.contextmanager
-def broker_control(folder: Path, servers: Servers, words: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """A `docker` below `folder` that reaches the servers; gives the variables under which it is found.
+def broker_control(folder: Path, cluster: SuiteCluster, words: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """A `docker` below `folder` that reaches the cluster's brokers; gives the variables under which it is found.
 
     `words` are what stands in the commands of containers, with what is meant here.
     """
@@ -40,7 +40,7 @@ def broker_control(folder: Path, servers: Servers, words: Mapping[str, str]) -> 
     program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, __file__])} "$@"\n')
     program.chmod(0o755)
     path.unlink(missing_ok=True)
-    with _Control(str(path), servers) as control:
+    with _Control(str(path), cluster) as control:
         threading.Thread(target=control.serve_forever, name="docker", daemon=True).start()
         yield {
             "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
@@ -52,21 +52,21 @@ def broker_control(folder: Path, servers: Servers, words: Mapping[str, str]) -> 
 class _Control(socketserver.UnixStreamServer):
     """Does what it is asked for in a line, such as `stop 3`, and says what came of it."""
 
-    def __init__(self, path: str, servers: Servers) -> None:
+    def __init__(self, path: str, cluster: SuiteCluster) -> None:
         super().__init__(path, _Handler)
-        self.servers = servers
+        self.cluster = cluster
         self.down: set[int] = set()
 
     def obey(self, verb: str, service: str) -> str:
         """As docker does: who is in the wanted state stays as he is."""
         if verb == "logs":
-            return self.servers.log()
+            return self.cluster.log()
         broker = int(service.removeprefix(SERVICE))
         if verb == "stop" and broker not in self.down:
             self.down.add(broker)
-            self.servers.stop(broker)
+            self.cluster.stop(broker)
         elif verb == "start" and broker in self.down:
-            self.servers.start(broker)
+            self.cluster.start(broker)
             self.down.discard(broker)
         return ""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from fetched import go_module, go_test_program, run
 from results import Outcome, Reason, Result
-from suite import Servers, Suite
+from suite import Suite, SuiteCluster
 
 END: Final = re.compile(r"^--- (PASS|FAIL|SKIP): (\w+)", re.MULTILINE)
 SHARE: Final = "share groups are not served yet"
@@ -54,9 +54,9 @@ class FranzGo(Suite):
         go_test_program(folder, ".", folder / "suite.test")
         return folder
 
-    def run(self, folder: Path, servers: Servers) -> list[Result]:
+    def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         settings = {
-            "KGO_SEEDS": servers.bootstrap,
+            "KGO_SEEDS": cluster.bootstrap,
             "KGO_TEST_RF": "3",
             "KGO_TEST_RECORDS": "20000",
             "KGO_TEST_MAX_TOPIC_PARTS": "7",
@@ -79,7 +79,7 @@ class KafkaGo(Suite):
     what = "package kafka"
     seconds_max = 900.0
     host = "localhost"
-    port = 9092
+    first_port = 9092
     settings = ("message.max.bytes=200000000",)
     reasons = (
         Reason(
@@ -129,7 +129,7 @@ class KafkaGo(Suite):
         go_test_program(folder, ".", folder / "suite.test")
         return folder
 
-    def run(self, folder: Path, servers: Servers) -> list[Result]:
+    def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         program = str(folder / "suite.test")
         env = {**os.environ, "KAFKA_VERSION": "4.0.0", "KAFKA_SKIP_NETTEST": "1"}
         listed = run([program, "-test.list", "^Test"], cwd=folder, seconds=60).stdout.split()

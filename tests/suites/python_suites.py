@@ -10,7 +10,7 @@ from typing import Final
 
 from fetched import python_packages, run, source_distribution
 from results import Outcome, Reason, Result
-from suite import Servers, Suite
+from suite import Suite, SuiteCluster
 
 SERVICE: Final = '''
 from kafka import KafkaConsumer
@@ -69,11 +69,11 @@ class KafkaPython(Suite):
         python_packages(CODECS, folder / "codecs")
         return folder
 
-    def run(self, folder: Path, servers: Servers) -> list[Result]:
+    def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         report = folder / "report.xml"
         report.unlink(missing_ok=True)
         settings = {
-            "KAFKA_URI": f"tcp://{servers.bootstrap}",
+            "KAFKA_URI": f"tcp://{cluster.bootstrap}",
             "KAFKA_VERSION": "4.3.1",
             "KAFKA_ROOT": str(folder),
             "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'codecs'}",

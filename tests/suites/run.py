@@ -22,7 +22,7 @@ HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent / "golden")]
 
-from brokers import BROKERS, kafka_name  # noqa: E402
+from clusters import CLUSTERS, kafka_name  # noqa: E402
 from go_suites import FranzGo, KafkaGo  # noqa: E402
 from page import counts, page  # noqa: E402
 from python_suites import KafkaPython  # noqa: E402
@@ -37,17 +37,17 @@ PAGE: Final = ROOT / "docs" / "client-suites.md"
 Found = dict[Suite, list[Result]]
 
 
-def run_suite(suite: Suite, broker: str) -> list[Result]:
-    """Fetch one suite and run it against a broker of its own; the outcomes go to build/suites too."""
+def run_suite(suite: Suite, system: str) -> list[Result]:
+    """Fetch one suite and run it against a cluster of its own; the outcomes go to build/suites too."""
     WORK.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    print(f"{suite.name} {suite.version} against {broker}", flush=True)
+    print(f"{suite.name} {suite.version} against {system}", flush=True)
     folder = suite.fetch(WORK)
-    with BROKERS[broker](suite) as servers:
-        results = suite.run(folder, servers)
-    if broker == "barnabas":
+    with CLUSTERS[system](suite) as cluster:
+        results = suite.run(folder, cluster)
+    if system == "barnabas":
         results = explained(results, suite.reasons)
-    _outcomes(suite, broker).write_text(json.dumps([vars(each) for each in results], indent=1))
+    _outcomes(suite, system).write_text(json.dumps([vars(each) for each in results], indent=1))
     for result in unexplained(suite, results):
         print(f"  {result.name}: {result.reason}", flush=True)
     number = counts(results)
@@ -56,13 +56,13 @@ def run_suite(suite: Suite, broker: str) -> list[Result]:
     return results
 
 
-def _outcomes(suite: Suite, broker: str) -> Path:
-    return WORK / f"{suite.name}.{broker}.json"
+def _outcomes(suite: Suite, system: str) -> Path:
+    return WORK / f"{suite.name}.{system}.json"
 
 
-def last_results(suite: Suite, broker: str) -> list[Result]:
+def last_results(suite: Suite, system: str) -> list[Result]:
     """What the last run of the suite came to."""
-    rows = json.loads(_outcomes(suite, broker).read_text())
+    rows = json.loads(_outcomes(suite, system).read_text())
     return [Result(row["name"], Outcome(row["outcome"]), row["reason"]) for row in rows]
 
 

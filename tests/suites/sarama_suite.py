@@ -19,7 +19,7 @@ from fetched import go_module, go_program, go_test_program, run
 from go_suites import read_go_output
 from real_kafka import DIES_WITH_US, JARS, START_QUICKLY, kafka_version
 from results import Outcome, Reason, Result
-from suite import Servers, Suite
+from suite import Suite, SuiteCluster
 
 TOXIPROXY: Final = "v2.5.0"
 TOXIPROXY_PORT: Final = 8474
@@ -47,7 +47,7 @@ class Sarama(Suite):
     seconds_max = 1200.0
     nodes = 5
     racks = ("1", "2", "3", "4", "5")
-    advertised_port = 29091
+    first_advertised_port = 29091
     stops_brokers = True
     settings = (
         "auto.create.topics.enable=false",
@@ -70,19 +70,19 @@ class Sarama(Suite):
         go_program("github.com/Shopify/toxiproxy/v2/cmd/server", TOXIPROXY, _toxiproxy(folder))
         return folder
 
-    def run(self, folder: Path, servers: Servers) -> list[Result]:
+    def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         wanted = functional_tests(folder)
         programs = _java_programs(folder / "bin")
         words = {
             f"/opt/kafka-{kafka_version()}/bin": str(programs),
             "/tmp/sarama-java": str(folder / "java"),
-            "kafka-1:9091": servers.bootstrap,
+            "kafka-1:9091": cluster.bootstrap,
         }
         command = [str(folder / "suite.test"), "-test.v", f"-test.timeout={self.seconds_max:.0f}s"]
         command.append(f"-test.run=^({'|'.join(wanted)})$")
         with (
-            toxiproxy(_toxiproxy(folder), servers, self.advertised_port),
-            broker_control(folder, servers, words) as variables,
+            toxiproxy(_toxiproxy(folder), cluster, self.first_advertised_port),
+            broker_control(folder, cluster, words) as variables,
         ):
             env = {**os.environ, **variables, "KAFKA_VERSION": kafka_version()}
             done = run(command, cwd=folder, seconds=self.seconds_max + 30, env=env)
@@ -119,18 +119,18 @@ def _java_programs(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def toxiproxy(folder: Path, servers: Servers, first_port: int) -> Iterator[None]:
-    """A running toxiproxy with the proxies kafka1, kafka2 and so on, from `first_port` on."""
+def toxiproxy(folder: Path, cluster: SuiteCluster, first_advertised_port: int) -> Iterator[None]:
+    """A running toxiproxy with the proxies kafka1, kafka2 and so on, from `first_advertised_port` on."""
     command = [*DIES_WITH_US, str(folder / "server"), "-port", str(TOXIPROXY_PORT)]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        for broker, port in enumerate(servers.ports, start=1):
+        for broker, port in enumerate(cluster.ports, start=1):
             _add_proxy(
                 {
                     "name": f"kafka{broker}",
-                    "listen": f"127.0.0.1:{first_port + broker - 1}",
+                    "listen": f"127.0.0.1:{first_advertised_port + broker - 1}",
                     "upstream": f"127.0.0.1:{port}",
                     "enabled": True,
                 }

@@ -12,7 +12,7 @@ from results import Reason, Result
 
 
 @dataclass(frozen=True)
-class Servers:
+class SuiteCluster:
     """The cluster that a suite runs against; brokers are called by their ids, from 1 on."""
 
     bootstrap: str
@@ -41,11 +41,11 @@ class Suite(abc.ABC):
     """Broker settings that its own broker is given too, NAME=VALUE."""
     host: ClassVar[str] = "127.0.0.1"
     """The name under which its tests expect a broker."""
-    port: ClassVar[int | None] = None
-    """The port that its tests insist on."""
+    first_port: ClassVar[int | None] = None
+    """The port where its tests insist on the first broker; the others' follow it."""
     nodes: ClassVar[int] = 3
     """How many brokers its tests want."""
-    advertised_port: ClassVar[int | None] = None
+    first_advertised_port: ClassVar[int | None] = None
     """What clients are told in place of the first broker's port, where proxies stand before the brokers; the others'
     follow it."""
     racks: ClassVar[tuple[str, ...]] = ()
@@ -59,5 +59,5 @@ class Suite(abc.ABC):
         """Fetch and compile below `work`; returns the folder to run in. Raises RuntimeError."""
 
     @abc.abstractmethod
-    def run(self, folder: Path, servers: Servers) -> list[Result]:
+    def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         """Run all tests against the brokers. Raises RuntimeError when nothing could be run."""

@@ -13,7 +13,7 @@ from typing import Final
 from real_kafka import kafka_version
 from real_kafka_cluster import RealKafkaCluster
 from running_cluster import Cluster
-from suite import Servers, Suite
+from suite import Suite, SuiteCluster
 
 KAFKA_LIKE_UP: Final = {"default.replication.factor": "3", "min.insync.replicas": "2"}
 """As `barnabas up --nodes 3` has them; all else stays at Kafka's defaults."""
@@ -21,25 +21,25 @@ KAFKA_LIKE_UP: Final = {"default.replication.factor": "3", "min.insync.replicas"
 ROOMY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 """A suite may send batches of many megabytes."""
 
-Broker = Callable[[Suite], AbstractContextManager[Servers]]
+StartCluster = Callable[[Suite], AbstractContextManager[SuiteCluster]]
 """Starts a cluster as a suite wants it; with the context it is gone."""
 
 
 @contextmanager
-def barnabas(suite: Suite) -> Iterator[Servers]:
+def barnabas(suite: Suite) -> Iterator[SuiteCluster]:
     """A fresh cluster of Barnabas."""
     settings = list(suite.settings)
-    if suite.advertised_port is not None:
-        settings.append(f"advertised.listeners=PLAINTEXT://{suite.host}:{suite.advertised_port}")
+    if suite.first_advertised_port is not None:
+        settings.append(f"advertised.listeners=PLAINTEXT://{suite.host}:{suite.first_advertised_port}")
     flags = [part for setting in settings for part in ("--override", setting)]
     if suite.racks:
         flags += ["--racks", ",".join(suite.racks)]
     cluster = Cluster(nodes=suite.nodes, flags=("--host", suite.host, *flags))
-    if suite.port is not None:
-        cluster.port = suite.port
+    if suite.first_port is not None:
+        cluster.port = suite.first_port
     cluster.bootstrap = f"{suite.host}:{cluster.port}"
     with cluster:
-        yield Servers(
+        yield SuiteCluster(
             bootstrap=cluster.bootstrap,
             ports=tuple(range(cluster.port, cluster.port + suite.nodes)),
             stop=lambda broker: cluster.stop_service(f"broker-{broker}"),
@@ -49,7 +49,7 @@ def barnabas(suite: Suite) -> Iterator[Servers]:
 
 
 @contextmanager
-def apache_kafka(suite: Suite) -> Iterator[Servers]:
+def apache_kafka(suite: Suite) -> Iterator[SuiteCluster]:
     """A fresh Kafka, with its own defaults but for what the suite sets."""
     settings = dict(setting.split("=", 1) for setting in suite.settings)
     cluster = RealKafkaCluster(
@@ -57,13 +57,13 @@ def apache_kafka(suite: Suite) -> Iterator[Servers]:
         jvm_flags=ROOMY,
         nodes=suite.nodes,
         host=suite.host,
-        first_port=suite.port,
-        advertised_port=suite.advertised_port,
+        first_port=suite.first_port,
+        first_advertised_port=suite.first_advertised_port,
         racks=dict(enumerate(suite.racks, start=1)),
         controller_apart=suite.stops_brokers,
     )
     with cluster:
-        yield Servers(
+        yield SuiteCluster(
             bootstrap=f"{suite.host}:{cluster.port}",
             ports=tuple(cluster.ports.values()),
             stop=cluster.stop,
@@ -77,4 +77,4 @@ def kafka_name() -> str:
     return f"Apache Kafka {kafka_version()}"
 
 
-BROKERS: Final[dict[str, Broker]] = {"barnabas": barnabas, "kafka": apache_kafka}
+CLUSTERS: Final[dict[str, StartCluster]] = {"barnabas": barnabas, "kafka": apache_kafka}
