@@ -1,6 +1,7 @@
 """A client's own suite of tests: kafka-python's, whole. It is the quickest; `make suites` runs them all.
 
-What comes of it stands in docs/client-suites.md. pip fetches the source distribution the first time.
+What comes of it stands in docs/client-suites.md. pip fetches the source distribution the first time; which Kafka the
+tests are told of, the jars of `make jars` say.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fetched import go_module, go_test_program, run
+from real_kafka import kafka_version
 from results import Outcome, Reason, Result
 from suite import Suite, SuiteCluster
 
@@ -41,6 +42,7 @@ class FranzGo(Suite):
     registry = "the Go module proxy"
     what = "package kgo (its ETL tests with 20,000 records)"
     seconds_max = 900.0
+    remark = "Its tests are told to ask for three replicas."
     reasons = (
         Reason("Share", SHARE),
         Reason("SCRAM", SECURITY),
@@ -131,7 +133,7 @@ class KafkaGo(Suite):
 
     def run(self, folder: Path, cluster: SuiteCluster) -> list[Result]:
         program = str(folder / "suite.test")
-        env = {**os.environ, "KAFKA_VERSION": "4.0.0", "KAFKA_SKIP_NETTEST": "1"}
+        env = {**os.environ, "KAFKA_VERSION": kafka_version(), "KAFKA_SKIP_NETTEST": "1"}
         listed = run([program, "-test.list", "^Test"], cwd=folder, seconds=60).stdout.split()
         results = []
         left = self.seconds_max

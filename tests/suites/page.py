@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from datetime import date
 from typing import Final
 
-from results import Outcome, Result
+from results import Outcome, Result, Run
 from suite import Suite
 
 HEAD: Final = """# Clients' own tests against Barnabas
 
 Written by `make suites` (`tests/suites/run.py`), which fetches clients' packages from their registries, starts a
-cluster of three nodes for each and runs the tests that the packages carry; then it does the same with {kafka},
-also of three nodes and on the same machine; sarama wants five. New topics have three replicas, of which two have to be
-in sync, where a test does not say otherwise; those of franz-go are told to ask for three, and sarama's brokers have the
-settings that its authors give to Kafka. Nothing of the packages is kept here. *Not applicable* means that a test needs
-what Barnabas does not serve yet, or skips itself. Below, each test that did not pass has its reason, and what became of
-it at {kafka}.
+cluster for each and runs the tests that the packages carry; then it does the same with {kafka}, of as many
+nodes and on the same machine. New topics have three replicas, of which two have to be in sync, where neither a test nor
+the settings below say otherwise. Nothing of the packages is kept here. *Not applicable* means that a test needs what
+Barnabas does not serve yet, or skips itself. Below, each test that did not pass has its reason, and what became of it
+at {kafka}.
 
 """
 
@@ -35,18 +34,23 @@ WITHOUT_TESTS: Final = """## Not run
 AT_KAFKA: Final = {Outcome.PASSED: "passes", Outcome.FAILED: "fails", Outcome.NOT_APPLICABLE: "skipped"}
 NOT_SEEN: Final = "not run"
 
-Found = Mapping[Suite, list[Result]]
+LINE: Final = 120
+"""Characters."""
+
+Runs = Mapping[Suite, Run]
 
 
-def page(ours: Found, theirs: Found, kafka: str, moment: date) -> str:
-    """The whole page; `theirs` are the results against the real Kafka that is called `kafka`."""
-    rows = "".join(_row(suite, results, theirs[suite]) for suite, results in ours.items())
+def page(ours: Runs, theirs: Runs, kafka: str) -> str:
+    """The whole page; `theirs` are the runs against the real Kafka that is called `kafka`."""
+    rows = "".join(_row(suite, run, theirs[suite]) for suite, run in ours.items())
     table = (
-        f"Last run: {moment.isoformat()}. Passed / failed / not applicable, or skipped:\n\n"
-        f"| client | version | from | tests | Barnabas | {kafka} |\n"
-        "|---|---|---|---|---:|---:|\n" + rows
+        "Passed / failed / not applicable, or skipped, each at its last run:\n\n"
+        f"| client | version | from | tests | nodes | Barnabas | run on | {kafka} | run on |\n"
+        "|---|---|---|---|---:|---:|---|---:|---|\n" + rows
     )
-    details = "\n".join(_details(suite, results, theirs[suite], kafka) for suite, results in ours.items())
+    details = "\n".join(
+        _details(suite, run.results, theirs[suite].results, kafka) for suite, run in ours.items()
+    )
     return f"{HEAD.format(kafka=kafka)}{table}\n{details}\n{WITHOUT_TESTS}"
 
 
@@ -55,19 +59,26 @@ def counts(results: list[Result]) -> Counter[Outcome]:
     return Counter(result.outcome for result in results)
 
 
-def _row(suite: Suite, ours: list[Result], theirs: list[Result]) -> str:
-    cells = [suite.name, suite.version, suite.registry, suite.what, _score(ours), _score(theirs)]
+def _row(suite: Suite, ours: Run, theirs: Run) -> str:
+    cells = [suite.name, suite.version, suite.registry, suite.what, str(suite.nodes)]
+    for run in (ours, theirs):
+        number = counts(run.results)
+        cells += [" / ".join(str(number[outcome]) for outcome in Outcome), run.day.isoformat()]
     return f"| {' | '.join(cells)} |\n"
 
 
-def _score(results: list[Result]) -> str:
-    number = counts(results)
-    return " / ".join(str(number[outcome]) for outcome in Outcome)
+def _particulars(suite: Suite) -> list[str]:
+    """What its run has that the others have not: a paragraph and an empty line, or nothing."""
+    given = ", ".join(f"`{setting}`" for setting in suite.settings)
+    sentences = [f"Its brokers are given {given}."] if given else []
+    sentences += [suite.remark] if suite.remark else []
+    text = textwrap.fill(" ".join(sentences), LINE, break_long_words=False, break_on_hyphens=False)
+    return [text, ""] if text else []
 
 
 def _details(suite: Suite, ours: list[Result], theirs: list[Result], kafka: str) -> str:
     at_kafka = {result.name: AT_KAFKA[result.outcome] for result in theirs}
-    lines = [f"## {suite.name}", ""]
+    lines = [f"## {suite.name}", "", *_particulars(suite)]
     groups: dict[tuple[Outcome, str, str], list[str]] = defaultdict(list)
     for result in ours:
         there = at_kafka.get(result.name, NOT_SEEN)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fetched import python_packages, run, source_distribution
+from real_kafka import kafka_version
 from results import Outcome, Reason, Result
 from suite import Suite, SuiteCluster
 
@@ -74,7 +75,7 @@ class KafkaPython(Suite):
         report.unlink(missing_ok=True)
         settings = {
             "KAFKA_URI": f"tcp://{cluster.bootstrap}",
-            "KAFKA_VERSION": "4.3.1",
+            "KAFKA_VERSION": kafka_version(),
             "KAFKA_ROOT": str(folder),
             "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'codecs'}",
         }

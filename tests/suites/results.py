@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
+from pathlib import Path
 
 
 class Outcome(StrEnum):
@@ -22,6 +25,27 @@ class Result:
     name: str
     outcome: Outcome
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a suite came to, and the day on which it ended."""
+
+    day: date
+    results: list[Result]
+
+
+def write_run(path: Path, run: Run) -> None:
+    """Keep a run for the page."""
+    rows = [vars(result) for result in run.results]
+    path.write_text(json.dumps({"day": run.day.isoformat(), "results": rows}, indent=1))
+
+
+def read_run(path: Path) -> Run:
+    """A run that was kept."""
+    kept = json.loads(path.read_text())
+    results = [Result(row["name"], Outcome(row["outcome"]), row["reason"]) for row in kept["results"]]
+    return Run(date.fromisoformat(kept["day"]), results)
 
 
 @dataclass(frozen=True)

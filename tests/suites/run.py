@@ -11,7 +11,6 @@ It exits with 1 when a test fails against Barnabas that has no known reason.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from datetime import UTC, datetime
@@ -26,15 +25,13 @@ from clusters import CLUSTERS, kafka_name  # noqa: E402
 from go_suites import FranzGo, KafkaGo  # noqa: E402
 from page import counts, page  # noqa: E402
 from python_suites import KafkaPython  # noqa: E402
-from results import Outcome, Result, explained  # noqa: E402
+from results import Outcome, Result, Run, explained, read_run, write_run  # noqa: E402
 from sarama_suite import Sarama  # noqa: E402
 from suite import Suite  # noqa: E402
 
 SUITES: Final[tuple[Suite, ...]] = (KafkaPython(), FranzGo(), KafkaGo(), Sarama())
 WORK: Final = ROOT / "build" / "suites"
 PAGE: Final = ROOT / "docs" / "client-suites.md"
-
-Found = dict[Suite, list[Result]]
 
 
 def run_suite(suite: Suite, system: str) -> list[Result]:
@@ -47,7 +44,7 @@ def run_suite(suite: Suite, system: str) -> list[Result]:
         results = suite.run(folder, cluster)
     if system == "barnabas":
         results = explained(results, suite.reasons)
-    _outcomes(suite, system).write_text(json.dumps([vars(each) for each in results], indent=1))
+    write_run(_kept(suite, system), Run(datetime.now(UTC).date(), results))
     for result in unexplained(suite, results):
         print(f"  {result.name}: {result.reason}", flush=True)
     number = counts(results)
@@ -56,14 +53,8 @@ def run_suite(suite: Suite, system: str) -> list[Result]:
     return results
 
 
-def _outcomes(suite: Suite, system: str) -> Path:
+def _kept(suite: Suite, system: str) -> Path:
     return WORK / f"{suite.name}.{system}.json"
-
-
-def last_results(suite: Suite, system: str) -> list[Result]:
-    """What the last run of the suite came to."""
-    rows = json.loads(_outcomes(suite, system).read_text())
-    return [Result(row["name"], Outcome(row["outcome"]), row["reason"]) for row in rows]
 
 
 def unexplained(suite: Suite, results: list[Result]) -> list[Result]:
@@ -81,7 +72,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="write the page from the last runs' outcomes")
     wanted = parser.parse_args()
     suites = [suite for suite in SUITES if not wanted.suites or suite.name in wanted.suites]
-    ours: Found = {}
+    ours: dict[Suite, list[Result]] = {}
     if not wanted.page and not wanted.kafka:
         ours = {suite: run_suite(suite, "barnabas") for suite in suites}
     if not wanted.page and (wanted.kafka or not wanted.suites):
@@ -89,18 +80,14 @@ def main() -> int:
             run_suite(suite, "kafka")
     if wanted.page or not (wanted.suites or wanted.kafka):
         _write_page()
-    return 1 if _has_unexplained(ours) else 0
+    return 1 if any(unexplained(suite, results) for suite, results in ours.items()) else 0
 
 
 def _write_page() -> None:
-    ours: Found = {suite: last_results(suite, "barnabas") for suite in SUITES}
-    theirs: Found = {suite: last_results(suite, "kafka") for suite in SUITES}
-    PAGE.write_text(page(ours, theirs, kafka_name(), datetime.now(UTC).date()))
+    ours = {suite: read_run(_kept(suite, "barnabas")) for suite in SUITES}
+    theirs = {suite: read_run(_kept(suite, "kafka")) for suite in SUITES}
+    PAGE.write_text(page(ours, theirs, kafka_name()))
     print(f"wrote {PAGE.relative_to(ROOT)}")
-
-
-def _has_unexplained(found: Found) -> bool:
-    return any(unexplained(suite, results) for suite, results in found.items())
 
 
 if __name__ == "__main__":

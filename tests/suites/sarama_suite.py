@@ -60,6 +60,7 @@ class Sarama(Suite):
         "transaction.state.log.replication.factor=2",
     )
     """As its docker-compose.yml has them, and the server.properties that comes with Kafka."""
+    remark = "These are the settings that its authors give to Kafka."
     reasons = (
         Reason("^TestReadOnlyAndAllCommittedMessages$", "skips itself: its authors saw it fail at times"),
     )

@@ -52,6 +52,8 @@ class Suite(abc.ABC):
     """Where the brokers stand, in the order of their ids."""
     stops_brokers: ClassVar[bool] = False
     """Whether its tests end brokers, any of them."""
+    remark: ClassVar[str] = ""
+    """What else is particular about its run, in a sentence; the page has it behind the settings."""
     reasons: ClassVar[tuple[Reason, ...]] = ()
 
     @abc.abstractmethod
