@@ -24,17 +24,7 @@ TARGETS: Final = sorted(
 )
 SECONDS_MAX: Final = 60.0
 
-SCRIPTS: Final = (
-    "deploy/setup/venv.sh",
-    "deploy/setup/programs.sh",
-    "deploy/setup/fresh.sh",
-    "deploy/jars/fetch.sh",
-    "deploy/chart-checks/install.sh",
-    "deploy/demo.sh",
-    "deploy/engine/engine.sh",
-    "deploy/kubernetes/programs.sh",
-    "docker/build.sh",
-)
+SCRIPTS: Final = sorted(set(re.findall(r"(?:[\w-]+/)+[\w-]+\.sh\b", MAKEFILE)))
 FROM_THE_ENVIRONMENT: Final = ("python", "pip", "npm", "pytest", "ruff", "mypy", "lint-imports", "barnabas")
 FOLDERS: Final = ("protos", "services/barnabas/messages", "tests", "bench")
 
@@ -79,6 +69,12 @@ def test_any_verb_can_be_the_first(clone: Path, target: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_scripts_that_it_calls_are_there() -> None:
+    """A clone has one for every name in the Makefile, so that a wrong name would go unnoticed there."""
+    assert SCRIPTS
+    assert [name for name in SCRIPTS if not os.access(ROOT / name, os.X_OK)] == []
 
 
 def test_make_run_installs_what_its_flags_need() -> None:
