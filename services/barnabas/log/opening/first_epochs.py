@@ -17,7 +17,7 @@ from typing import NamedTuple
 from barnabas.kernel.kafka_values import NO_EPOCH
 from barnabas.kernel.logs import get_logger
 from barnabas.log.checkpoints.leader_epochs import LeaderEpochCache
-from barnabas.log.segments.scan import scan_headers
+from barnabas.log.segments.scan_past_damage import scan_past_damage
 from barnabas.log.segments.segment import Segment
 from barnabas.log.small_files import SyncError
 from barnabas.records.batch import MAGIC, BatchHeader
@@ -87,17 +87,11 @@ def _epochs(segments: Sequence[Segment], start: int, end: int) -> Iterator[tuple
 
 
 def _headers(segment: Segment, start: int) -> Iterator[BatchHeader]:
-    """The headers of the batches from the offset `start` on, and some before it. A damaged length has others be missed,
-    and what is no header be read, up to the next batch that the index knows.
-    """
+    """The headers of the batches from the offset `start` on, and some before it."""
     opened = segment.open()
     index = opened.offset_index
-    position = index.position_for(start) if start > segment.base_offset else 0
-    while position < segment.size:
-        known = min(index.position_after(position) or segment.size, segment.size)
-        for scanned in scan_headers(opened.file, position, known):
-            yield scanned.header
-        position = known
+    for scanned in scan_past_damage(opened.file, index, index.position_for(start), segment.size):
+        yield scanned.header
 
 
 def _epochs_of_segment(

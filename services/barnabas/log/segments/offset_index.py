@@ -6,6 +6,7 @@ The offset of an entry is the last offset of the batch at that position, as in K
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from barnabas.log.segments.index_file import IndexFile
 
@@ -24,22 +25,25 @@ class OffsetIndex(IndexFile):
 
     def position_for(self, offset: int) -> int:
         """Position of a batch whose last offset is the greatest known one that is at most `offset`; 0 if none."""
-        count = self._count_not_after(offset - self.base_offset, 0)
-        return self._at(count - 1)[1] if count else 0
+        return self._position(self._count_not_after(offset - self.base_offset, 0))
 
     def position_not_after(self, position: int) -> int:
         """The greatest batch position known that is at most `position`; 0 if none."""
-        count = self._count_not_after(position, 1)
-        return self._at(count - 1)[1] if count else 0
+        return self._position(self._count_not_after(position, 1))
 
-    def position_after(self, position: int) -> int:
-        """The smallest batch position known that is greater than `position`; 0 if none."""
-        count = self._count_not_after(position, 1)
-        return self._at(count)[1] if count < len(self) else 0
+    def entries_after(self, position: int) -> Iterator[tuple[int, int]]:
+        """(last offset, position) of the batches known behind `position`."""
+        for number in range(self._count_not_after(position, 1), len(self)):
+            relative, known = self._at(number)
+            yield self.base_offset + relative, known
 
     def last_position(self) -> int:
         """Position of the last entry's batch; 0 for an empty index."""
-        return self._at(len(self) - 1)[1] if self.entries else 0
+        return self._position(len(self))
+
+    def _position(self, count: int) -> int:
+        """That of the last of the first `count` entries; 0 of none, and of one that is damaged so that none can be."""
+        return max(0, self._at(count - 1)[1]) if count else 0
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`."""

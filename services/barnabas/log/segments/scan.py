@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -60,36 +58,6 @@ def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = Fals
             return
         yield ScannedBatch(position, header)
         position += size
-
-
-def in_order(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[ScannedBatch]:
-    """Those of a segment's batches that may stand where they do: their offsets rise, and an index can hold them. The
-    others are damaged, or no batches, to which a damaged length leads.
-
-    Where one reaches to where its successor begins, either may be wrong, and this one is left out; but a successor that
-    begins in what was taken already is the wrong one, and who comes behind it counts instead.
-    """
-    next_offset, offset_max = base_offset, base_offset + INT_MAX
-    for scanned, *successors in _with_successors(batches, 2):
-        header = scanned.header
-        begins = (each.header.base_offset for each in successors if each.header.magic == MAGIC)
-        end = next((offset for offset in begins if offset >= next_offset), offset_max + 1)
-        if (
-            header.magic == MAGIC
-            and next_offset <= header.base_offset <= header.last_offset <= offset_max
-            and header.last_offset < end
-        ):
-            next_offset = header.next_offset
-            yield scanned
-
-
-def _with_successors(batches: Iterable[ScannedBatch], count: int) -> Iterator[list[ScannedBatch]]:
-    """Each batch, and as many as `count` that follow it."""
-    window: deque[ScannedBatch | None] = deque(maxlen=1 + count)
-    for each in chain(batches, repeat(None, count)):
-        window.append(each)
-        if len(window) > count:
-            yield [each for each in window if each is not None]
 
 
 class CheckedScan:

@@ -15,7 +15,8 @@ from barnabas.kernel.files import Files
 from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
-from barnabas.log.segments.scan import CheckedScan, ScannedBatch, in_order, scan_headers
+from barnabas.log.segments.open_segment import OpenSegment
+from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
@@ -50,17 +51,6 @@ class AppendedBatch(NamedTuple):
     last_offset: int
     max_timestamp: int
     size: int
-
-
-class OpenSegment:
-    """Descriptor and indexes of a segment in use. Dropped as one; whoever still holds it may go on reading."""
-
-    __slots__ = ("file", "offset_index", "time_index")
-
-    def __init__(self, file: SegmentFile, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        self.file = file
-        self.offset_index = offset_index
-        self.time_index = time_index
 
 
 class Segment:
@@ -138,11 +128,15 @@ class Segment:
         if offsets is None or times is None or not sane or self.are_indexes_doubtful:
             # Until it is done: one that is written half, or not at all, may look as if it were right.
             self.are_indexes_doubtful = True
-            opened = self._with_indexes(file, b"", b"")
+            former, opened = opened.offset_index, self._with_indexes(file, b"", b"")
             opened.offset_index.forget_file()
             opened.time_index.forget_file()
-            self._rebuild_indexes(opened)
-            self.are_indexes_doubtful = False
+            indexed = opened.build_indexes(former, self.size, self.index_interval_bytes)
+            with self._writing_indexes:
+                opened.offset_index.flush()
+                opened.time_index.flush()
+            # Nobody sees that of a part, which would hide the records of the rest from look-ups by time.
+            self._maximum, self.are_indexes_doubtful = indexed.maximum, False
         self._last_indexed_position = opened.offset_index.last_position()
         return opened
 
@@ -355,42 +349,17 @@ class Segment:
         file.truncate(self.size)
         file.sync()
 
-    def _rebuild_indexes(self, opened: OpenSegment) -> None:
-        opened.offset_index.clear()
-        opened.time_index.clear()
-        maximum, indexed = (NO_TIMESTAMP, self.base_offset), 0
-        for position, header in in_order(scan_headers(opened.file, 0, self.size), self.base_offset):
-            if header.max_timestamp > maximum[0]:
-                maximum = header.max_timestamp, header.last_offset
-            if position - indexed > self.index_interval_bytes:
-                opened.offset_index.append(header.last_offset, position)
-                opened.time_index.append_if_later(*maximum)
-                indexed = position
-        if maximum[0] >= 0:
-            opened.time_index.append_if_later(*maximum)
-        with self._writing_indexes:
-            opened.offset_index.flush()
-            opened.time_index.flush()
-        # Nobody sees that of a part, which would hide the records of the rest from look-ups by time.
-        self._maximum, self._last_indexed_position = maximum, indexed
-
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`.
 
         Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
         """
         opened = self.open()
-        found = self.find(offset)
+        found = opened.find_in_place(offset, self.size)
         if found is None:
             return offset
         position, header = found
-        opened.offset_index.truncate_to(header.base_offset)
-        opened.time_index.truncate_to(header.base_offset)
-        last_indexed = opened.offset_index.last_position()
-        maximum = opened.time_index.last()
-        for scanned in scan_headers(opened.file, last_indexed, position):
-            if scanned.header.max_timestamp > maximum[0]:
-                maximum = scanned.header.max_timestamp, scanned.header.last_offset
+        indexed = opened.cut_indexes(header.base_offset, position)
         self.transaction_index.entries()
         self.size = position
         self.cut()
@@ -398,7 +367,7 @@ class Segment:
         self.hints = {}
         if position == 0:
             self._first_timestamp = None
-        self._last_indexed_position, self._maximum = last_indexed, maximum
+        self._maximum, self._last_indexed_position = indexed
         self.transaction_index.truncate_to(header.base_offset)
         return min(offset, header.base_offset)
 

@@ -1,4 +1,4 @@
-"""Which of a segment's batches an index that is built anew believes, by their headers alone."""
+"""Which of a segment's batches may stand where they do, by their headers alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from barnabas.kernel.kafka_values import INT_MAX
-from barnabas.log.segments.scan import ScannedBatch, in_order
+from barnabas.log.segments.scan import ScannedBatch
+from barnabas.log.segments.scan_past_damage import in_place
 from barnabas.records.batch import HEADER, BatchHeader, parse_header
 
 BASE: Final = 100
@@ -28,7 +29,7 @@ def believed(*batches: Offsets, magic_of: dict[int, int] | None = None) -> list[
     """Which of them are, by their numbers; `magic_of` has those whose magic is another one than 2."""
     magics = magic_of or {}
     made = [scanned(number, each, magics.get(number, 2)) for number, each in enumerate(batches)]
-    return [each.position // 100 for each in in_order(iter(made), BASE)]
+    return [each.position // 100 for each, is_in_place in in_place(iter(made), BASE) if is_in_place]
 
 
 A, B, C, D, E = (100, 109), (110, 110), (111, 120), (121, 125), (126, 130)
