@@ -68,8 +68,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Unit tests come last: their files are done in seconds, so several processes end at about the same time."""
-    items.sort(key=lambda item: item.path.is_relative_to(TESTS / "unit"))
+    """Files with tests that run alone come first, so that nobody who is to be alone waits for a long test of others;
+    then the simulation, a quarter of an hour in one file. Unit tests come last: their files are done in seconds, so
+    several processes end at about the same time.
+    """
+    alone = {item.path for item in items if _is_alone(item)}
+
+    def place(item: pytest.Item) -> int:
+        if item.path in alone:
+            return 0
+        if item.path.is_relative_to(TESTS / "simulation"):
+            return 1
+        return 3 if item.path.is_relative_to(TESTS / "unit") else 2
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -78,3 +78,12 @@ def test_tests_go_side_by_side(folder: pytest.Pytester) -> None:
 def test_one_that_is_alone_has_nothing_beside_it(folder: pytest.Pytester) -> None:
     folder.makepyfile(test_alone=ALONE, test_busy=BUSY)
     assert passed(folder) == 33
+
+
+def test_who_has_one_comes_first_then_what_takes_longest_and_unit_tests_last(folder: pytest.Pytester) -> None:
+    in_order = ("test_z.py", "simulation/test_long.py", "test_a.py", "unit/test_short.py")
+    for path, content in zip(in_order, (ALONE, BUSY, BUSY, BUSY), strict=True):
+        (folder.path / path).parent.mkdir(exist_ok=True)
+        (folder.path / path).write_text(content)
+    listed = folder.runpytest_subprocess("--collect-only", "-q", "-p", "no:cacheprovider").outlines
+    assert tuple(dict.fromkeys(line.partition("::")[0] for line in listed if "::" in line)) == in_order

@@ -241,7 +241,9 @@ class MemoryFiles:
     def listdir(self, path: str, /) -> list[str]:
         if not self._find(path).is_directory:
             raise _error(errno.ENOTDIR, path)
-        return [os.path.basename(name) for name in self._names if os.path.dirname(name) == path != name]
+        inside = path.rstrip("/") + "/"
+        names = (name[len(inside) :] for name in self._names if name.startswith(inside))
+        return [name for name in names if name and "/" not in name]
 
     def list_directories(self, path: str, /) -> list[str]:
         return [name for name in self.listdir(path) if self._names[os.path.join(path, name)].is_directory]
