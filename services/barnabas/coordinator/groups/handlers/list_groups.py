@@ -24,6 +24,7 @@ async def _handle(coordinator: GroupCoordinator, request: ListGroupsRequest) -> 
             # What is loaded is listed; the code says that there may be more.
             if error.code is ErrorCode.coordinator_load_in_progress:
                 response.error_code = error.code
+        await asyncio.sleep(0)  # where there are many groups, others do not wait for all of them
     return response
 
 
