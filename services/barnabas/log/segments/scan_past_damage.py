@@ -6,64 +6,80 @@ behind several; any other damage leaves a header that stands where it should and
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
 
-from barnabas.kernel.kafka_values import INT_MAX
+from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import ScannedBatch, scan_headers
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.records.batch import HEADER_SIZE, MAGIC, crc_is_valid, parse_header
+from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, crc_is_valid, parse_header
 
 
 def scan_past_damage(file: SegmentFile, index: OffsetIndex, start: int, end: int) -> Iterator[ScannedBatch]:
     """As `scan_headers`, but no further from one batch that the index knows than to the next one. A damaged length has
     others be missed, and what is no header be read, up to there.
+
+    A header that says that its batch goes further comes as well: it may be right in all but its length.
     """
     position = start
     for last_offset, known in index.entries_after(start):
-        if known < end and _ends_with(file, known, last_offset):
-            yield from scan_headers(file, position, known)
+        if position < known < end and _ends_with(file, known, last_offset):
+            yield from _scan_part(file, position, known)
             position = known
-    yield from scan_headers(file, position, end)
+    yield from _scan_part(file, position, end)
+
+
+def _scan_part(file: SegmentFile, start: int, end: int) -> Iterator[ScannedBatch]:
+    position = start
+    for scanned in scan_headers(file, start, end):
+        position = scanned.position + scanned.header.size_in_bytes
+        yield scanned
+    header = file.read(position, HEADER_SIZE) if position + HEADER_SIZE <= end else b""
+    if len(header) == HEADER_SIZE:
+        yield ScannedBatch(position, parse_header(header))
 
 
 def _ends_with(file: SegmentFile, position: int, last_offset: int) -> bool:
     """Whether a batch with this last offset stands there: a former index may have been left, or be damaged itself."""
-    header = file.read(position, HEADER_SIZE) if position >= 0 else b""
+    header = file.read(position, HEADER_SIZE)
     return len(header) == HEADER_SIZE and parse_header(header).last_offset == last_offset
 
 
-def in_place(batches: Iterable[ScannedBatch], base_offset: int) -> Iterator[tuple[ScannedBatch, bool]]:
-    """A segment's batches, and of each whether it may stand where it does: offsets rise, and an index can hold them.
-    The others are damaged, or no batches.
+def in_place(
+    batches: Iterable[ScannedBatch], base_offset: int, end: int
+) -> Iterator[tuple[ScannedBatch, bool]]:
+    """The batches of a segment up to the position `end`, and of each whether it may stand where it does: offsets rise,
+    an index can hold them, and one ends where the next begins. The others are damaged, or no batches.
 
-    Where one reaches to where its successor begins, either may be wrong, and this one is out of place; but a successor
-    that begins in what was taken already is the wrong one, and who comes behind it counts instead.
+    Where one's offsets reach to where its successor's begin, either may be wrong, and this one is out of place; but a
+    successor that begins in what was taken already is the wrong one, and who comes behind it counts instead.
     """
     next_offset, offset_max = base_offset, base_offset + INT_MAX
-    for scanned, *successors in _with_successors(batches, 2):
+    coming = iter(batches)
+    scanned, following = next(coming, None), next(coming, None)
+    while scanned is not None:
+        after = next(coming, None)
         header = scanned.header
-        begins = (each.header.base_offset for each in successors if each.header.magic == MAGIC)
-        end = next((offset for offset in begins if offset >= next_offset), offset_max + 1)
+        last_offset = header.base_offset + header.last_offset_delta
+        ends = scanned.position + header.batch_length + LOG_OVERHEAD
         is_in_place = (
             header.magic == MAGIC
-            and next_offset <= header.base_offset <= header.last_offset <= offset_max
-            and header.last_offset < end
+            and next_offset <= header.base_offset <= last_offset <= offset_max
+            and scanned.position + HEADER_SIZE <= ends
+            and (ends <= end if following is None else ends == following.position)
+            and last_offset < _where_others_begin(next_offset, following, after)
         )
         if is_in_place:
-            next_offset = header.next_offset
+            next_offset = last_offset + 1
         yield scanned, is_in_place
+        scanned, following = following, after
 
 
-def _with_successors(batches: Iterable[ScannedBatch], count: int) -> Iterator[list[ScannedBatch]]:
-    """Each batch, and as many as `count` that follow it."""
-    window: deque[ScannedBatch | None] = deque(maxlen=1 + count)
-    for each in chain(batches, repeat(None, count)):
-        window.append(each)
-        if len(window) > count:
-            yield [each for each in window if each is not None]
+def _where_others_begin(next_offset: int, *successors: ScannedBatch | None) -> int:
+    for each in successors:
+        if each is not None and each.header.magic == MAGIC and each.header.base_offset >= next_offset:
+            return each.header.base_offset
+    return LONG_MAX
 
 
 class GreatestTimestamp:
@@ -73,11 +89,12 @@ class GreatestTimestamp:
     damaged may be elsewhere; its offset does not.
     """
 
-    def __init__(self, file: SegmentFile, timestamp: int, offset: int) -> None:
-        """`timestamp` in ms is known already, as is that it is reached at `offset`."""
+    def __init__(self, file: SegmentFile, end: int, timestamp: int, offset: int) -> None:
+        """Of the batches up to the position `end`; `timestamp` in ms is known already, and reached at `offset`."""
         self.maximum = timestamp, offset
         """(greatest timestamp in ms, last offset of the first batch that has it, or of the one in place before it)"""
         self._file = file
+        self._end = end
         self._offset = offset
         self._next_offset = offset
 
@@ -91,4 +108,6 @@ class GreatestTimestamp:
             self.maximum = header.max_timestamp, self._offset
 
     def _is_whole(self, scanned: ScannedBatch) -> bool:
-        return crc_is_valid(self._file.read(scanned.position, scanned.header.size_in_bytes))
+        size = scanned.header.size_in_bytes
+        fits = HEADER_SIZE <= size <= self._end - scanned.position
+        return fits and crc_is_valid(self._file.read(scanned.position, size))

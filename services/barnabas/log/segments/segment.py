@@ -355,11 +355,10 @@ class Segment:
         Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
         """
         opened = self.open()
-        found = opened.find_in_place(offset, self.size)
-        if found is None:
-            return offset
-        position, header = found
-        indexed = opened.cut_indexes(header.base_offset, position)
+        position, next_offset = opened.find_cut(offset, self.size)
+        if position == self.size:
+            return next_offset
+        indexed = opened.cut_indexes(next_offset, position)
         self.transaction_index.entries()
         self.size = position
         self.cut()
@@ -368,8 +367,8 @@ class Segment:
         if position == 0:
             self._first_timestamp = None
         self._maximum, self._last_indexed_position = indexed
-        self.transaction_index.truncate_to(header.base_offset)
-        return min(offset, header.base_offset)
+        self.transaction_index.truncate_to(next_offset)
+        return next_offset
 
     # -- reading ------------------------------------------------------------------------------------------------
 

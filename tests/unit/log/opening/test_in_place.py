@@ -9,9 +9,12 @@ import pytest
 from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.log.segments.scan import ScannedBatch
 from barnabas.log.segments.scan_past_damage import in_place
-from barnabas.records.batch import HEADER, BatchHeader, parse_header
+from barnabas.records.batch import HEADER, LOG_OVERHEAD, BatchHeader, parse_header
 
 BASE: Final = 100
+SIZE: Final = 80
+"""In bytes, of each batch."""
+
 PLAIN: Final = parse_header(bytes(HEADER.size))._replace(magic=2)
 
 Offsets = tuple[int, int]
@@ -20,16 +23,23 @@ Offsets = tuple[int, int]
 
 def scanned(number: int, offsets: Offsets, magic: int) -> ScannedBatch:
     header: BatchHeader = PLAIN._replace(
-        base_offset=offsets[0], last_offset_delta=offsets[1] - offsets[0], magic=magic
+        base_offset=offsets[0],
+        last_offset_delta=offsets[1] - offsets[0],
+        magic=magic,
+        batch_length=SIZE - LOG_OVERHEAD,
     )
-    return ScannedBatch(number * 100, header)
+    return ScannedBatch(number * SIZE, header)
 
 
 def believed(*batches: Offsets, magic_of: dict[int, int] | None = None) -> list[int]:
     """Which of them are, by their numbers; `magic_of` has those whose magic is another one than 2."""
     magics = magic_of or {}
     made = [scanned(number, each, magics.get(number, 2)) for number, each in enumerate(batches)]
-    return [each.position // 100 for each, is_in_place in in_place(iter(made), BASE) if is_in_place]
+    return [
+        each.position // SIZE
+        for each, is_in_place in in_place(iter(made), BASE, len(made) * SIZE)
+        if is_in_place
+    ]
 
 
 A, B, C, D, E = (100, 109), (110, 110), (111, 120), (121, 125), (126, 130)

@@ -62,6 +62,10 @@ def open_with_week(path: Path, recovery_point: int = 0) -> PartitionLog:
         pytest.param(0, OFFSET + 7, 2, id="its own offset, lowered"),
         pytest.param(0, DELTA + 3, 1, id="its own delta"),
         pytest.param(0, DELTA, 0x80, id="its own delta, negative"),
+        pytest.param(0, LENGTH, 0x20, id="its own length"),
+        pytest.param(0, LENGTH, 0x80, id="its own length, negative"),
+        pytest.param(0, LENGTH + 2, 0x04, id="its own length, some batches more"),
+        pytest.param(0, LENGTH + 3, 0x01, id="its own length, next to nothing"),
     ],
 )
 def test_retention_does_not_delete_too_early_for_one_damaged_header(
@@ -134,6 +138,67 @@ def test_an_index_entry_with_a_negative_position_is_none(tmp_path: Path, entry: 
         found = segment.find(offset)
         assert found is not None
         assert found.header.base_offset == offset
+
+
+OLD_MS, NEW_MS = 1_000, 5_000
+"""The time of what is to go, or stays; and of what is written afterwards."""
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "value", "ends"),
+    [
+        pytest.param(6, OFFSET + 5, 1, {6}, id="the first to go: its offset, raised"),
+        pytest.param(6, OFFSET + 7, 7, {6}, id="to that of the next one"),
+        pytest.param(6, OFFSET + 3, 1, {6}, id="to what no index can hold"),
+        pytest.param(6, OFFSET + 7, 2, {6}, id="lowered"),
+        pytest.param(6, DELTA + 3, 1, {6}, id="its delta"),
+        pytest.param(6, MAGIC, 3, {6}, id="its magic"),
+        pytest.param(6, LENGTH, 0x20, {6}, id="its length"),
+        pytest.param(6, LENGTH + 3, 0x01, {6}, id="its length, next to nothing"),
+        pytest.param(
+            7, OFFSET + 7, 6, {6}, id="the next one: its offset, lowered to that of the first to go"
+        ),
+        pytest.param(7, MAGIC, 3, {6}, id="the next one: its magic"),
+        pytest.param(7, LENGTH, 0x20, {6}, id="the next one: its length"),
+        pytest.param(
+            5, OFFSET + 7, 6, {5}, id="the last to stay: its offset, raised to that of the first to go"
+        ),
+        pytest.param(5, MAGIC, 3, {5}, id="the last to stay: its magic"),
+        pytest.param(5, LENGTH, 0x80, {5}, id="the last to stay: its length, negative"),
+        pytest.param(4, LENGTH, 0x20, {4, 6}, id="one that stays: its length, which hides what follows"),
+        pytest.param(3, OFFSET + 5, 1, {6}, id="one that stays: its offset"),
+    ],
+)
+@pytest.mark.parametrize("count", [7, 8, 20])
+@pytest.mark.parametrize("interval", [10_000, 200])
+def test_nothing_stays_of_what_is_truncated(
+    tmp_path: Path, interval: int, count: int, number: int, at: int, value: int, ends: set[int]
+) -> None:
+    """Where a damaged header hides which records are to go, those in doubt go with them: the log then ends before them,
+    and they are fetched again. What a leader does not have would be read with a right checksum.
+    """
+    config = LogConfig(
+        segment_bytes=10**6,
+        index_interval_bytes=interval,
+        retention_ms=-1,
+        message_timestamp_after_max_ms=2**60,
+    )
+    log = open_log(tmp_path, config=config)
+    append(log, [OLD_MS] * max(count, number + 1))
+    log.flush()
+    (segment,) = log.segments
+    segment.hints.clear()
+    path = segment_path(log, 0)
+    begins = [position for position, _ in iterate_headers(path.read_bytes())]
+    damage(path, number, at, value)
+    end = log.truncate_to(6)
+    assert end in ends
+    assert (log.log_end_offset, segment.size, path.stat().st_size) == (end, begins[end], begins[end])
+    assert segment.maximum() == (OLD_MS, 0)
+    append(log, [NEW_MS] * 3)
+    written = path.read_bytes()[begins[end] :]
+    assert [header.base_offset for _, header in iterate_headers(written)] == [end, end + 1, end + 2]
+    log.close()
 
 
 @pytest.mark.parametrize("bit", [0x80, 0x40, 0x01])
