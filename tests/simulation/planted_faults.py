@@ -432,7 +432,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "go-by-what-followers-said-before": Plant(
         LeaderState, "begin_epoch", goes_by_what_was_said_before, 12, 3
     ),
-    "count-what-is-taken-back": Plant(LeaderState, "on_taken_back", _never_refused, 83, 3),
+    "count-what-is-taken-back": Plant(LeaderState, "on_taken_back", _never_refused, 188, 3),
     "count-who-is-being-added-as-in-sync": Plant(
         PartitionChange, "_finish_reassignment", counted_as_in_sync, 13, 3
     ),
