@@ -218,7 +218,7 @@ async def test_unknown_api_closes_and_unsupported_version_is_answered(gateway: G
     with pytest.raises(CloseConnection, match="not served"):
         await gateway.dispatcher.serve(struct.pack(">hhih", 9999, 0, 1, -1), gateway.client)
     with pytest.raises(CloseConnection, match="not served"):
-        await gateway.dispatcher.serve(struct.pack(">hhih", 29, 1, 1, -1), gateway.client)
+        await gateway.dispatcher.serve(struct.pack(">hhih", 38, 1, 1, -1), gateway.client)
     too_new = struct.pack(">hhih", 18, 99, 77, -1)
     pieces = await gateway.dispatcher.serve(too_new, gateway.client)
     assert isinstance(pieces, bytes)
