@@ -68,8 +68,9 @@ class LogTruncator:
     def truncate_to(self, offset: int) -> int:
         """Drop every record from `offset` on; returns the new log end offset. For a thread.
 
-        A batch that holds `offset` in its middle goes as a whole, so the end may come out lower. Epochs that begin
-        at the end go in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
+        A batch that holds `offset` in its middle goes as a whole, and so does what a damaged batch before it has in
+        doubt: the end may come out lower, in the latter case below what was committed. Epochs that begin at the end go
+        in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
         opening the log anew, which `Trust` then says.
         """
         state = self._state

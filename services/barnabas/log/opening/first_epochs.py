@@ -90,6 +90,7 @@ def _headers(segment: Segment, start: int) -> Iterator[BatchHeader]:
     """The headers of the batches from the offset `start` on, and some before it."""
     opened = segment.open()
     index = opened.offset_index
+    # An entry that is damaged could have an index say that even the first offset stands further on.
     position = index.position_for(start) if start > segment.base_offset else 0
     for scanned in scan_past_damage(opened.file, index, position, segment.size):
         yield scanned.header

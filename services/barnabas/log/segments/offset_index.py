@@ -37,6 +37,12 @@ class OffsetIndex(IndexFile):
             relative, known = self._at(number)
             yield self.base_offset + relative, known
 
+    def entries_before(self, offset: int) -> Iterator[tuple[int, int]]:
+        """(last offset, position) of the batches known that end before `offset`, the last one first."""
+        for number in reversed(range(self._count_not_after(offset - 1 - self.base_offset, 0))):
+            relative, known = self._at(number)
+            yield self.base_offset + relative, known
+
     def last_position(self) -> int:
         """Position of the last entry's batch; 0 for an empty index."""
         return self._position(len(self))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import ScannedBatch
-from barnabas.log.segments.scan_past_damage import GreatestTimestamp, in_place, scan_past_damage
+from barnabas.log.segments.scan_past_damage import (
+    GreatestTimestamp,
+    in_place,
+    is_whole,
+    scan_past_damage,
+    whole_batch_before,
+)
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.records.batch import NO_TIMESTAMP
@@ -28,6 +33,13 @@ class Cut(NamedTuple):
     position: int
     next_offset: int
     """The offset with which the log goes on."""
+    is_early: bool = False
+    """Whether more goes than was asked for, since a batch is damaged."""
+
+    @classmethod
+    def behind(cls, scanned: ScannedBatch) -> Cut:
+        """Right behind this batch."""
+        return cls(scanned.position + scanned.header.size_in_bytes, scanned.header.next_offset)
 
 
 class OpenSegment:
@@ -62,32 +74,32 @@ class OpenSegment:
     def find_cut(self, offset: int, size: int) -> Cut:
         """Where to cut the first `size` bytes so that nothing stays from `offset` on; their end where nothing is there.
 
-        What is out of place right before the cut may be what is to go, or hide it: then the cut comes before that, and
-        the log goes on behind the last batch in place. Raises OSError.
+        What is out of place right before the cut, or comes right behind such, may be what is to go, or hide it: then
+        the cut comes before that, and the log goes on from there. So it does before a batch that is not whole and has
+        such behind it, for nobody knows where it ends. Raises OSError.
         """
-        start, base_offset = self.offset_index.position_for(offset - 1), self.offset_index.base_offset
-        found = self._find_cut(start, None, offset, size) if start else None
-        # Where the walk began with one that is out of place, only a walk from the beginning knows what comes before it.
-        return found or self._find_cut(0, base_offset, offset, size) or Cut(0, base_offset)
-
-    def _find_cut(self, start: int, next_offset: int | None, offset: int, size: int) -> Cut | None:
-        """The same by the batches from the position `start` on, before which the log goes to `next_offset`; None where
-        that matters and is not known.
-        """
-        position = start
-        for scanned, is_in_place in self._in_place(start, size):
-            header = scanned.header
+        base_offset = self.offset_index.base_offset
+        last = whole_batch_before(self.file, self.offset_index, offset, size)
+        kept = Cut(0, base_offset) if last is None else Cut.behind(last)
+        certain = kept
+        batches = scan_past_damage(self.file, self.offset_index, kept.position, size)
+        for scanned, is_in_place in in_place(batches, base_offset, size, kept.next_offset):
             if not is_in_place:
                 continue
-            if header.last_offset >= offset:
-                if position == scanned.position:
-                    return Cut(scanned.position, min(offset, header.base_offset))
+            follows = scanned.position == kept.position
+            if scanned.header.last_offset >= offset:
+                if follows and certain is kept:
+                    return Cut(kept.position, min(offset, scanned.header.base_offset))
                 break
-            position, next_offset = scanned.position + header.size_in_bytes, header.next_offset
+            kept = Cut.behind(scanned)
+            if follows:
+                certain, last = kept, scanned
         else:
-            if position == size:
+            if kept.position == size and certain is kept:
                 return Cut(size, offset)
-        return None if next_offset is None else Cut(position, next_offset)
+        if last is not None and not is_whole(self.file, last, size):
+            certain = Cut(last.position, last.header.base_offset)
+        return certain._replace(is_early=certain.next_offset < offset)
 
     def cut_indexes(self, offset: int, size: int) -> Indexed:
         """Drop what the indexes say of batches from `offset` on, of which none stands in the first `size` bytes."""
@@ -95,10 +107,7 @@ class OpenSegment:
         self.time_index.truncate_to(offset)
         last_position = self.offset_index.last_position()
         greatest = GreatestTimestamp(self.file, size, *self.time_index.last())
-        for scanned, is_in_place in self._in_place(last_position, size):
-            greatest.take(scanned, is_in_place=is_in_place and scanned.header.last_offset < offset)
+        batches = scan_past_damage(self.file, self.offset_index, last_position, size)
+        for scanned, is_in_place in in_place(batches, self.offset_index.base_offset, size):
+            greatest.take(scanned, is_in_place=is_in_place)
         return Indexed(greatest.maximum, last_position)
-
-    def _in_place(self, start: int, size: int) -> Iterator[tuple[ScannedBatch, bool]]:
-        batches = scan_past_damage(self.file, self.offset_index, start, size)
-        return in_place(batches, self.offset_index.base_offset, size)

@@ -12,14 +12,14 @@ from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.scan import ScannedBatch, scan_headers
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, crc_is_valid, parse_header
+from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, parse_header
 
 
 def scan_past_damage(file: SegmentFile, index: OffsetIndex, start: int, end: int) -> Iterator[ScannedBatch]:
     """As `scan_headers`, but no further from one batch that the index knows than to the next one. A damaged length has
     others be missed, and what is no header be read, up to there.
 
-    A header that says that its batch goes further comes as well: it may be right in all but its length.
+    A header whose batch would go further comes as well: it may be right in all but its length, or be none at all.
     """
     position = start
     for last_offset, known in index.entries_after(start):
@@ -34,39 +34,65 @@ def _scan_part(file: SegmentFile, start: int, end: int) -> Iterator[ScannedBatch
     for scanned in scan_headers(file, start, end):
         position = scanned.position + scanned.header.size_in_bytes
         yield scanned
-    header = file.read(position, HEADER_SIZE) if position + HEADER_SIZE <= end else b""
-    if len(header) == HEADER_SIZE:
-        yield ScannedBatch(position, parse_header(header))
+    header = _header_at(file, position) if position + HEADER_SIZE <= end else None
+    if header is not None:
+        yield ScannedBatch(position, header)
+
+
+def _header_at(file: SegmentFile, position: int) -> BatchHeader | None:
+    header = file.read(position, HEADER_SIZE)
+    return parse_header(header) if len(header) == HEADER_SIZE else None
 
 
 def _ends_with(file: SegmentFile, position: int, last_offset: int) -> bool:
     """Whether a batch with this last offset stands there: a former index may have been left, or be damaged itself."""
-    header = file.read(position, HEADER_SIZE)
-    return len(header) == HEADER_SIZE and parse_header(header).last_offset == last_offset
+    header = _header_at(file, position)
+    return header is not None and header.last_offset == last_offset
+
+
+def is_whole(file: SegmentFile, scanned: ScannedBatch, end: int) -> bool:
+    """Whether the batch lies before the position `end` and its checksum is right: so are its length and its delta."""
+    size = scanned.header.size_in_bytes
+    fits = HEADER_SIZE <= size <= end - scanned.position
+    return fits and crc_is_valid(file.read(scanned.position, size))
+
+
+def whole_batch_before(file: SegmentFile, index: OffsetIndex, offset: int, end: int) -> ScannedBatch | None:
+    """The last batch that ends before `offset`, by the index and by itself, and that is whole; None without one."""
+    for last_offset, position in index.entries_before(offset):
+        header = _header_at(file, position) if 0 <= position < end else None
+        if header is not None and header.magic == MAGIC and header.last_offset == last_offset:
+            scanned = ScannedBatch(position, header)
+            if is_whole(file, scanned, end):
+                return scanned
+    return None
 
 
 def in_place(
-    batches: Iterable[ScannedBatch], base_offset: int, end: int
+    batches: Iterable[ScannedBatch], base_offset: int, end_position: int, next_offset: int | None = None
 ) -> Iterator[tuple[ScannedBatch, bool]]:
-    """The batches of a segment up to the position `end`, and of each whether it may stand where it does: offsets rise,
-    an index can hold them, and one ends where the next begins. The others are damaged, or no batches.
+    """The batches of a segment up to `end_position`, and of each whether it may stand where it does: offsets rise, an
+    index can hold them, and one ends where the next begins. The others are damaged, or no batches.
 
     Where one's offsets reach to where its successor's begin, either may be wrong, and this one is out of place; but a
     successor that begins in what was taken already is the wrong one, and who comes behind it counts instead.
+    `next_offset` is where the log goes before them, if they do not begin the segment.
     """
-    next_offset, offset_max = base_offset, base_offset + INT_MAX
+    offset_max = base_offset + INT_MAX
+    next_offset = base_offset if next_offset is None else next_offset
     coming = iter(batches)
     scanned, following = next(coming, None), next(coming, None)
     while scanned is not None:
         after = next(coming, None)
         header = scanned.header
+        # Not by the header's properties: they cost more than all the rest, a million times in a large segment.
         last_offset = header.base_offset + header.last_offset_delta
-        ends = scanned.position + header.batch_length + LOG_OVERHEAD
+        ends_at = scanned.position + header.batch_length + LOG_OVERHEAD
         is_in_place = (
             header.magic == MAGIC
             and next_offset <= header.base_offset <= last_offset <= offset_max
-            and scanned.position + HEADER_SIZE <= ends
-            and (ends <= end if following is None else ends == following.position)
+            and scanned.position + HEADER_SIZE <= ends_at
+            and (ends_at <= end_position if following is None else ends_at == following.position)
             and last_offset < _where_others_begin(next_offset, following, after)
         )
         if is_in_place:
@@ -104,10 +130,5 @@ class GreatestTimestamp:
         counts = is_in_place or header.base_offset == self._next_offset
         if is_in_place:
             self._offset, self._next_offset = header.last_offset, header.next_offset
-        if header.max_timestamp > self.maximum[0] and (counts or self._is_whole(scanned)):
+        if header.max_timestamp > self.maximum[0] and (counts or is_whole(self._file, scanned, self._end)):
             self.maximum = header.max_timestamp, self._offset
-
-    def _is_whole(self, scanned: ScannedBatch) -> bool:
-        size = scanned.header.size_in_bytes
-        fits = HEADER_SIZE <= size <= self._end - scanned.position
-        return fits and crc_is_valid(self._file.read(scanned.position, size))

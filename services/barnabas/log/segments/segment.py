@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from barnabas.kernel.files import Files
 from barnabas.kernel.kafka_values import INT_MAX
+from barnabas.kernel.logs import get_logger
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.open_segment import OpenSegment
@@ -23,6 +24,8 @@ from barnabas.log.segments.time_index import TimeIndex
 from barnabas.log.segments.transaction_index import TransactionIndex
 from barnabas.log.small_files import remove_quietly, sync_path
 from barnabas.records.batch import NO_TIMESTAMP, Buffer
+
+logger = get_logger("log.segment")
 
 LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -352,12 +355,20 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`.
 
+        What a damaged batch has in doubt goes as well: the end may then come out lower than any batch would have it.
         Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
         """
         opened = self.open()
-        position, next_offset = opened.find_cut(offset, self.size)
+        position, next_offset, is_early = opened.find_cut(offset, self.size)
         if position == self.size:
             return next_offset
+        if is_early:
+            logger.warning(
+                "a batch is damaged: more is cut than was asked for, to be copied again",
+                segment=self.path(LOG_SUFFIX),
+                asked=offset,
+                log_end_offset=next_offset,
+            )
         indexed = opened.cut_indexes(next_offset, position)
         self.transaction_index.entries()
         self.size = position

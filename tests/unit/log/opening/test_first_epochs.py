@@ -183,6 +183,25 @@ def test_a_damaged_length_does_not_hide_what_comes_behind_it(
     assert late == []
 
 
+def test_a_damaged_index_entry_hides_no_epoch(tmp_path: Path) -> None:
+    """By it, all offsets stand further on."""
+    log = open_log(tmp_path, config=LARGE_SEGMENTS)
+    for count, epoch in ((7, 1), (6, 2), (6, 4)):
+        fill(log, count, epoch=epoch)
+    log.flush()
+    log.close()
+    Path(log.epochs.path).unlink()
+    index = segment_path(log, 0).with_suffix(".index")
+    entries = index.read_bytes()
+    assert len(entries) >= 5 * 8
+    for at in range(0, len(entries), 8):
+        index.write_bytes(entries[:at] + bytes([0x80]) + entries[at + 1 :])
+        again = open_log(tmp_path, recovery_point=19, clean=True, config=LARGE_SEGMENTS)
+        assert again.epochs.entries == ((1, 0), (2, 7), (4, 13))
+        again.release()
+        Path(again.epochs.path).unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize("start", [3, 4, 8])
 def test_a_log_that_begins_behind_a_damaged_length_has_its_epochs(tmp_path: Path, start: int) -> None:
     log = open_log(tmp_path, config=LARGE_SEGMENTS)

@@ -13,6 +13,7 @@ from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.scan_past_damage import scan_past_damage
 from barnabas.records.batch import iterate_headers
 from barnabas.records.record import encode_batch
 
@@ -140,6 +141,19 @@ def test_an_index_entry_with_a_negative_position_is_none(tmp_path: Path, entry: 
         assert found.header.base_offset == offset
 
 
+def test_index_entries_that_do_not_rise_have_no_batch_come_twice(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LARGE)
+    append(log, range(1_000, 1_030))
+    (segment,) = log.segments
+    opened = segment.open()
+    entries = [bytes(opened.offset_index.entries[at : at + 8]) for at in range(0, 8 * 10, 8)]
+    entries[3], entries[8] = entries[8], entries[3]
+    entries.insert(5, entries[5])
+    opened.offset_index.entries = bytearray(b"".join(entries))
+    walked = [each.position for each in scan_past_damage(opened.file, opened.offset_index, 0, segment.size)]
+    assert walked == [position for position, _ in iterate_headers(segment_path(log, 0).read_bytes())]
+
+
 OLD_MS, NEW_MS = 1_000, 5_000
 """The time of what is to go, or stays; and of what is written afterwards."""
 
@@ -151,6 +165,7 @@ OLD_MS, NEW_MS = 1_000, 5_000
         pytest.param(6, OFFSET + 7, 7, {6}, id="to that of the next one"),
         pytest.param(6, OFFSET + 3, 1, {6}, id="to what no index can hold"),
         pytest.param(6, OFFSET + 7, 2, {6}, id="lowered"),
+        pytest.param(6, OFFSET + 7, 5, {5, 6}, id="lowered to that of the last to stay"),
         pytest.param(6, DELTA + 3, 1, {6}, id="its delta"),
         pytest.param(6, MAGIC, 3, {6}, id="its magic"),
         pytest.param(6, LENGTH, 0x20, {6}, id="its length"),
@@ -165,12 +180,14 @@ OLD_MS, NEW_MS = 1_000, 5_000
         ),
         pytest.param(5, MAGIC, 3, {5}, id="the last to stay: its magic"),
         pytest.param(5, LENGTH, 0x80, {5}, id="the last to stay: its length, negative"),
+        pytest.param(5, LENGTH + 3, 0xF0, {5}, id="the last to stay: its length, amid the next one"),
+        pytest.param(5, LENGTH + 3, 0x50, {5}, id="the last to stay: its length, amid itself"),
         pytest.param(4, LENGTH, 0x20, {4, 6}, id="one that stays: its length, which hides what follows"),
         pytest.param(3, OFFSET + 5, 1, {6}, id="one that stays: its offset"),
     ],
 )
 @pytest.mark.parametrize("count", [7, 8, 20])
-@pytest.mark.parametrize("interval", [10_000, 200])
+@pytest.mark.parametrize("interval", [10_000, 200, 100])
 def test_nothing_stays_of_what_is_truncated(
     tmp_path: Path, interval: int, count: int, number: int, at: int, value: int, ends: set[int]
 ) -> None:
@@ -187,7 +204,6 @@ def test_nothing_stays_of_what_is_truncated(
     append(log, [OLD_MS] * max(count, number + 1))
     log.flush()
     (segment,) = log.segments
-    segment.hints.clear()
     path = segment_path(log, 0)
     begins = [position for position, _ in iterate_headers(path.read_bytes())]
     damage(path, number, at, value)
