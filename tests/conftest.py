@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
@@ -82,6 +83,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return 3 if item.path.is_relative_to(TESTS / "unit") else 2
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end, some hundreds of megabytes: no collection of garbage looks through it again,
+    which took a tenth of unit tests' time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -25,7 +25,7 @@ from test_one_replica_of_three import ThreeNodes, make_topic
 from test_restored_metadata import consume_and_commit
 from test_up_with_etcd import Etcd
 
-pytestmark = [pytest.mark.integration, pytest.mark.alone]
+pytestmark = pytest.mark.integration
 
 TOPIC: Final = "events"
 REPLICAS: Final = ([3, 1, 2], [1, 2, 3], [2, 3, 1])

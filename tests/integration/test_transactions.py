@@ -345,7 +345,6 @@ def filled(cluster: Any) -> Iterator[tuple[str, str]]:
     yield source, target
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(("flags", "service"), SERVICES, ids=[name for _, name in SERVICES])
 def test_each_record_is_copied_once_whatever_is_killed(
     make_cluster: Callable[..., Any], flags: tuple[str, ...], service: str

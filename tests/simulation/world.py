@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import random
@@ -120,11 +121,11 @@ class World:
             sys.unraisablehook = hook
 
 
+@functools.cache
 def _keep_what_was_before() -> None:
     """Have what is there before the first world, modules above all, never searched for garbage."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    gc.collect()
+    gc.freeze()
 
 
 @contextlib.contextmanager
