@@ -87,6 +87,7 @@ class LogTruncator:
                 count = bisect.bisect_right(segments, offset, key=lambda each: each.base_offset)
                 self._drop_newest(count)
                 active = segments[count - 1]
+                active.pin()  # before it is cut: the files of its indexes are behind what is in memory from then on
                 end_offset = active.truncate_to(offset)
                 active.pin()
                 self._restart(active, end_offset)

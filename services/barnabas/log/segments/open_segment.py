@@ -75,8 +75,8 @@ class OpenSegment:
         """Where to cut the first `size` bytes so that nothing stays from `offset` on; their end where nothing is there.
 
         What is out of place right before the cut, or comes right behind such, may be what is to go, or hide it: then
-        the cut comes before that, and the log goes on from there. So it does before a batch that is not whole and has
-        such behind it, for nobody knows where it ends. Raises OSError.
+        the cut comes before that, and the log goes on from there. So it does before a last batch that is not whole, for
+        nobody knows where it ends. Raises OSError.
         """
         base_offset = self.offset_index.base_offset
         last = whole_batch_before(self.file, self.offset_index, offset, size)
@@ -88,18 +88,21 @@ class OpenSegment:
                 continue
             follows = scanned.position == kept.position
             if scanned.header.last_offset >= offset:
-                if follows and certain is kept:
+                if follows and certain is kept and self._is_whole(last, size):
                     return Cut(kept.position, min(offset, scanned.header.base_offset))
                 break
             kept = Cut.behind(scanned)
             if follows:
                 certain, last = kept, scanned
         else:
-            if kept.position == size and certain is kept:
+            if kept.position == size and certain is kept and self._is_whole(last, size):
                 return Cut(size, offset)
-        if last is not None and not is_whole(self.file, last, size):
+        if last is not None and not self._is_whole(last, size):
             certain = Cut(last.position, last.header.base_offset)
         return certain._replace(is_early=certain.next_offset < offset)
+
+    def _is_whole(self, last: ScannedBatch | None, size: int) -> bool:
+        return last is None or is_whole(self.file, last, size)
 
     def cut_indexes(self, offset: int, size: int) -> Indexed:
         """Drop what the indexes say of batches from `offset` on, of which none stands in the first `size` bytes."""

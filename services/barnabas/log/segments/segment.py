@@ -171,8 +171,11 @@ class Segment:
             remove_quietly(self.files, self.path(suffix))
 
     def pin(self) -> None:
-        """Keep the segment open: it is the active one. An append then finds in memory all that it asks for."""
+        """Keep the segment open: it is the active one. An append then finds in memory all that it asks for, and what
+        its indexes have in memory alone stays.
+        """
         self._pinned = True
+        self._cache.forget(self)
         self.open()
         self.maximum()
         self.first_timestamp()
@@ -182,6 +185,11 @@ class Segment:
         """Leave it to the cache how long the segment stays open."""
         self._pinned = False
         self._cache.touch(self)
+
+    def evict(self) -> None:
+        """The cache has no room for it any more: let go of it, unless it has become the active one meanwhile."""
+        if not self._pinned:
+            self.release()
 
     def release(self) -> None:
         """Let go of descriptor and indexes; the next use opens them again."""

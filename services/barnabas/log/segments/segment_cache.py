@@ -21,6 +21,10 @@ class Releasable(Protocol):
         """That of its log."""
         ...
 
+    def evict(self) -> None:
+        """Release it, unless it has become active meanwhile."""
+        ...
+
     def release(self) -> None: ...
 
 
@@ -45,7 +49,7 @@ class SegmentCache:
             while len(self._used) > self.segments_max:
                 released.append(self._used.popitem(last=False)[1])
         for old in released:
-            old.release()
+            old.evict()
 
     def forget(self, segment: Releasable) -> None:
         """`segment` is released by others, or has become active."""
