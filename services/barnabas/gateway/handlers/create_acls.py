@@ -1,24 +1,7 @@
-"""CreateAcls (key 30): without an authorizer, each is refused with SECURITY_DISABLED."""
+"""CreateAcls (key 30): each ACL is refused."""
 
 from __future__ import annotations
 
-from typing import Final
+from barnabas.gateway.answers.without_authorizer import handler_without_authorizer
 
-from barnabas.gateway.answers.with_error import error_answer
-from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.kernel.errors import ErrorCode
-
-_API_KEY: Final = 30
-
-
-async def handle(request: Request) -> Answer:
-    message = "an ACL would have no effect: no authorizer is configured"
-    return error_answer(_API_KEY, request.version, request.body, ErrorCode.security_disabled, message)
-
-
-HANDLER = Handler(
-    api_key=_API_KEY,
-    versions=(1, 3),
-    handle=handle,
-    lacks="SECURITY_DISABLED, as by a Kafka without an authorizer.",
-)
+HANDLER = handler_without_authorizer(30)
