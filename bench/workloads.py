@@ -335,6 +335,7 @@ def form_group(
         assert client.stdout.readline() == "formed\n"
     with measured(system) as idle:
         assert client.stdout.readline() == "idle\n"
+    assert client.stdout.readline() == "joins\n"
     with measured(system) as joining:
         answer = finish_json(client, joining)
     return {
