@@ -7,6 +7,7 @@ what is not decided yet are not touched; appends and reads go on meanwhile.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from barnabas.kernel.errors import KafkaError
@@ -47,10 +48,11 @@ def clean(
     Raises CleaningAbortedError, and KafkaError when the disk refuses or a batch cannot be read.
     """
     log = to_clean.log
-    view = log.replacement.begin()
+    view, segments = log.replacement.begin()
     bound = to_clean.first_uncleanable_offset
     # What is still to be read, in order; shorter with every group that is swapped in.
-    waiting = [segment for segment in view.segments if segment.base_offset < bound]
+    waiting = [segment for segment in segments if segment.base_offset < bound]
+    del segments
     try:
         # A record is dropped in favour of a later one, which must outlive a crash as the former would have done.
         log.flush_finished()
@@ -68,7 +70,9 @@ def clean(
                 delete_retention_ms=log.config.delete_retention_ms,
             )
             counts = CleanedCounts()
-            for group in group_segments(waiting, log.config, after):
+            groups = deque(group_segments(waiting, log.config, after))
+            while groups:
+                group = groups.popleft()
                 counts = counts.plus(write_cleaned(view.factory, group, batches, pace))
                 if not log.replacement.replace(view, group):
                     remove_cleaned(view.factory.files, log.directory, group[0].base_offset)

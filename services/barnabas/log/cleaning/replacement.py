@@ -20,7 +20,6 @@ from barnabas.log.trust import Trust
 class CleaningView(NamedTuple):
     """What one cleaning starts from."""
 
-    segments: tuple[Segment, ...]
     truncations: int
     factory: SegmentFactory
     last_batches: dict[int, LastBatches]
@@ -57,15 +56,17 @@ class SegmentReplacement:
         """The log may be compacted again."""
         self._is_paused = False
 
-    def begin(self) -> CleaningView:
-        """The segments as they are now, and where the producers' sequences stand."""
+    def begin(self) -> tuple[CleaningView, tuple[Segment, ...]]:
+        """Where the producers' sequences stand, and the segments as they are now: those that are replaced keep file and
+        disk space for as long as somebody has them.
+        """
         with self._locks.hold_log_end():
             last_batches = {
                 producer_id: LastBatches(entry.batches.copy(), entry.producer_epoch)
                 for producer_id, entry in self._producers.state.producers.items()
             }
             state = self._state
-            return CleaningView(state.segments, state.truncations.count, state.factory, last_batches)
+            return CleaningView(state.truncations.count, state.factory, last_batches), state.segments
 
     def still_holds(self, view: CleaningView, old: Sequence[Segment]) -> bool:
         """Whether `old` are neighbours and finished segments of the log, unchanged since `view`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -244,6 +245,24 @@ def test_what_a_producer_may_send_again_is_known_after_a_crash(tmp_path: Path, c
     assert [
         again.append_as_leader(batch(each), 0, guard=UNGUARDED).base_offset for each in range(2, 7)
     ] == offsets[2:]
+
+
+def test_what_was_replaced_goes_at_once(tmp_path: Path, clock: ManualClock) -> None:
+    """Its file has no name then, but its bytes stay on the disk while anybody has it open: a cleaning takes the room of
+    a segment, and not that of all."""
+    log = open_log(str(tmp_path), clock)
+    while len(log.segments) < 12:
+        put(log, clock, (b"k%d" % log.log_end_offset, b"v" * 50))
+    old = [weakref.ref(segment) for segment in log.segments[:-1]]
+    alive = [0]
+    cleaner.clean(
+        measure(log, log.log_end_offset, clock.now_ms()),
+        clock.now_ms(),
+        lambda _: alive.append(sum(segment() is not None for segment in old)),
+    )
+    assert max(alive) == len(old)
+    assert alive[-1] <= 2
+    assert log.first_dirty_offset == log.segments[-1].base_offset
 
 
 def test_the_map_is_bounded() -> None:
