@@ -17,6 +17,7 @@ from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
+from barnabas.log.segments.open_segment import Cut
 from barnabas.log.segments.scan import scan_headers
 from barnabas.log.segments.segment import TEMPORARY_SUFFIX, Segment, remove_marked
 from barnabas.log.small_files import SyncError, sync_directory
@@ -70,8 +71,8 @@ class LogTruncator:
 
         A batch that holds `offset` in its middle goes as a whole, and so does what a damaged batch before it has in
         doubt: the end may come out lower, in the latter case below what was committed. Epochs that begin at the end go
-        in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
-        opening the log anew, which `Trust` then says.
+        in any case. Raises KAFKA_STORAGE_ERROR: nothing has changed where something could not be read; a truncation
+        that stopped half way has to be finished by opening the log anew, which `Trust` then says.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
@@ -82,18 +83,29 @@ class LogTruncator:
             if offset < state.segments[0].base_offset:
                 return self.truncate_fully_and_start_at(offset)
             self._lower(offset)
+            count = bisect.bisect_right(state.segments, offset, key=lambda each: each.base_offset)
+            active = state.segments[count - 1]
+            cut = self._find_cut(active, offset)
             with self._trusted_if_done():
-                segments = state.segments
-                count = bisect.bisect_right(segments, offset, key=lambda each: each.base_offset)
                 self._drop_newest(count)
-                active = segments[count - 1]
-                active.pin()  # before it is cut: the files of its indexes are behind what is in memory from then on
-                end_offset = active.truncate_to(offset)
+                active.cut_at(cut)
                 active.pin()
-                self._restart(active, end_offset)
-                self._producers.rebuild(end_offset)
+                self._restart(active, cut.next_offset)
+                self._producers.rebuild(cut.next_offset)
                 self._keep_end()
-                return end_offset
+                return cut.next_offset
+
+    def _find_cut(self, active: Segment, offset: int) -> Cut:
+        """Where to cut the segment that is to be the active one: all that has to be read for it, before anything
+        changes. Pins it: the files of its indexes are behind what is in memory once it is cut. Raises OSError.
+        """
+        try:
+            active.pin()
+            return active.find_cut(offset)
+        except BaseException:
+            if active is not self._state.end[1]:
+                active.unpin()
+            raise
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
         """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`.
@@ -169,7 +181,7 @@ class LogTruncator:
         state.truncations.count += 1
         try:
             yield
-        except OSError as error:
+        except BaseException as error:
             self._trust.distrust(error)
             # Nothing is written any more, so that what is there may be read as it is.
             state.end = (*state.end[:3], state.truncations.count)

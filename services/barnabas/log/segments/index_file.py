@@ -47,6 +47,11 @@ class IndexFile:
     def is_full(self) -> bool:
         return len(self) >= self.entries_max
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file has all entries, and no others."""
+        return self._written == len(self.entries) and not self._is_cut
+
     def flush(self) -> None:
         """Write the entries that the file does not have yet, and cut whatever stands behind them. Entries may be
         added meanwhile, by another thread; raises OSError, after which the same is written again.

@@ -52,6 +52,11 @@ class OpenSegment:
         self.offset_index = offset_index
         self.time_index = time_index
 
+    @property
+    def are_indexes_written(self) -> bool:
+        """Whether its indexes' files have what they have in memory."""
+        return self.offset_index.is_written and self.time_index.is_written
+
     def build_indexes(self, former: OffsetIndex, size: int, index_interval_bytes: int) -> Indexed:
         """Index the first `size` bytes of the file. Raises OSError.
 
@@ -74,9 +79,10 @@ class OpenSegment:
     def find_cut(self, offset: int, size: int) -> Cut:
         """Where to cut the first `size` bytes so that nothing stays from `offset` on; their end where nothing is there.
 
-        What is out of place right before the cut, or comes right behind such, may be what is to go, or hide it: then
-        the cut comes before that, and the log goes on from there. So it does before a last batch that is not whole, for
-        nobody knows where it ends. Raises OSError.
+        Where the file has more than those, its tail was damaged, and what was in there is missing: the log goes on
+        right behind what is left, not at `offset`. What is out of place right before the cut, or comes right behind
+        such, may be what is to go, or hide it: then the cut comes before that, and the log goes on from there. So it
+        does before a last batch that is not whole, for nobody knows where it ends. Raises OSError.
         """
         base_offset = self.offset_index.base_offset
         last = whole_batch_before(self.file, self.offset_index, offset, size)
@@ -95,7 +101,8 @@ class OpenSegment:
             if follows:
                 certain, last = kept, scanned
         else:
-            if kept.position == size and certain is kept and self._is_whole(last, size):
+            ends = kept.position == size == self.file.size()
+            if ends and certain is kept and self._is_whole(last, size):
                 return Cut(size, offset)
         if last is not None and not self._is_whole(last, size):
             certain = Cut(last.position, last.header.base_offset)

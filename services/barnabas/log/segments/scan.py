@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from google_crc32c import extend as crc32c_extended
 from google_crc32c import value as crc32c
 
 from barnabas.kernel.kafka_values import INT_MAX
@@ -26,6 +27,8 @@ HEADER_WALK_BYTES = 8 * 1024
 """Bytes read at a time where only headers count: two index intervals."""
 RECOVERY_WALK_BYTES = 1024 * 1024
 """Bytes read at a time where whole batches are checked; a larger batch is read whole."""
+_LARGE_BYTES = 16 * RECOVERY_WALK_BYTES
+"""A batch that says that it is larger is held in memory only once that is known: a length may be damaged."""
 EVERY_BATCH = -1
 """The index interval of a walk that stops at every batch."""
 
@@ -58,6 +61,14 @@ def scan_headers(file: SegmentFile, start: int, end: int, *, nowait: bool = Fals
             return
         yield ScannedBatch(position, header)
         position += size
+
+
+def checksum_of(file: SegmentFile, position: int, size: int) -> int:
+    """CRC-32C of what is checked of the batch of `size` bytes at `position`, read part by part. Raises OSError."""
+    crc, end = 0, position + size
+    for start in range(position + CRC_START, end, RECOVERY_WALK_BYTES):
+        crc = crc32c_extended(crc, file.read(start, min(RECOVERY_WALK_BYTES, end - start)))
+    return int(crc)
 
 
 class CheckedScan:
@@ -110,6 +121,8 @@ class CheckedScan:
             batch_size = batch_length + LOG_OVERHEAD
             last_offset = base_offset + delta
             fits = HEADER_SIZE <= batch_size <= size - position
+            if fits and batch_size > _LARGE_BYTES:
+                fits = checksum_of(self.file, position, batch_size) == crc
             if fits and at + batch_size > len(window):
                 window, window_start, at = self._read(position, batch_size), position, 0
             if not (

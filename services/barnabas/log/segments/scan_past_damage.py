@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from barnabas.kernel.kafka_values import INT_MAX, LONG_MAX
 from barnabas.log.segments.offset_index import OffsetIndex
-from barnabas.log.segments.scan import ScannedBatch, scan_headers
+from barnabas.log.segments.scan import ScannedBatch, checksum_of, scan_headers
 from barnabas.log.segments.segment_file import SegmentFile
-from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, parse_header
+from barnabas.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 
 
 def scan_past_damage(file: SegmentFile, index: OffsetIndex, start: int, end: int) -> Iterator[ScannedBatch]:
@@ -54,7 +54,7 @@ def is_whole(file: SegmentFile, scanned: ScannedBatch, end: int) -> bool:
     """Whether the batch lies before the position `end` and its checksum is right: so are its length and its delta."""
     size = scanned.header.size_in_bytes
     fits = HEADER_SIZE <= size <= end - scanned.position
-    return fits and crc_is_valid(file.read(scanned.position, size))
+    return fits and checksum_of(file, scanned.position, size) == scanned.header.crc
 
 
 def whole_batch_before(file: SegmentFile, index: OffsetIndex, offset: int, end: int) -> ScannedBatch | None:

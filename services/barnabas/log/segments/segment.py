@@ -7,6 +7,8 @@ decoded here: only headers are read.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +18,7 @@ from barnabas.kernel.kafka_values import INT_MAX
 from barnabas.kernel.logs import get_logger
 from barnabas.log.segments.index_file import read_entries
 from barnabas.log.segments.offset_index import OffsetIndex
-from barnabas.log.segments.open_segment import OpenSegment
+from barnabas.log.segments.open_segment import Cut, OpenSegment
 from barnabas.log.segments.scan import CheckedScan, ScannedBatch, scan_headers
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_file import SegmentFile
@@ -94,6 +96,7 @@ class Segment:
         self._loading = threading.Lock()
         self._writing_indexes = threading.Lock()
         self._pinned = False
+        self._is_deleted = False
         self._maximum: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
         self._last_indexed_position = 0
@@ -121,6 +124,9 @@ class Segment:
         return opened
 
     def _load(self) -> OpenSegment:
+        if self._is_deleted:
+            # Its name may be another segment's by now.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path(LOG_SUFFIX))
         file = SegmentFile(self.files, self.path(LOG_SUFFIX))
         offsets = read_entries(self.files, self.path(OffsetIndex.suffix), OffsetIndex.entry.size)
         times = read_entries(self.files, self.path(TimeIndex.suffix), TimeIndex.entry.size)
@@ -187,8 +193,11 @@ class Segment:
         self._cache.touch(self)
 
     def evict(self) -> None:
-        """The cache has no room for it any more: let go of it, unless it has become the active one meanwhile."""
-        if not self._pinned:
+        """The cache has no room for it any more: let go of it, unless it has become the active one meanwhile, or would
+        come back with other indexes than it has.
+        """
+        opened = self._open
+        if not self._pinned and opened is not None and opened.are_indexes_written:
             self.release()
 
     def release(self) -> None:
@@ -360,34 +369,37 @@ class Segment:
         file.truncate(self.size)
         file.sync()
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop every batch that reaches `offset`; returns the new next offset, at most `offset`.
+    def find_cut(self, offset: int) -> Cut:
+        """Where to `cut_at` so that every batch goes that reaches `offset`: the next offset is then at most `offset`.
 
         What a damaged batch has in doubt goes as well: the end may then come out lower than any batch would have it.
-        Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
+        Raises OSError.
         """
-        opened = self.open()
-        position, next_offset, is_early = opened.find_cut(offset, self.size)
-        if position == self.size:
-            return next_offset
-        if is_early:
+        self.transaction_index.entries()
+        cut = self.open().find_cut(offset, self.size)
+        if cut.is_early:
             logger.warning(
                 "a batch is damaged: more is cut than was asked for, to be copied again",
                 segment=self.path(LOG_SUFFIX),
                 asked=offset,
-                log_end_offset=next_offset,
+                log_end_offset=cut.next_offset,
             )
-        indexed = opened.cut_indexes(next_offset, position)
-        self.transaction_index.entries()
-        self.size = position
+        return cut
+
+    def cut_at(self, cut: Cut) -> None:
+        """Drop the batches from there on, and all that the file has behind them, durably.
+
+        Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
+        """
+        indexed = self.open().cut_indexes(cut.next_offset, cut.position)
+        self.size = cut.position
         self.cut()
         self.is_flushed = False
         self.hints = {}
-        if position == 0:
+        if cut.position == 0:
             self._first_timestamp = None
         self._maximum, self._last_indexed_position = indexed
-        self.transaction_index.truncate_to(next_offset)
-        return next_offset
+        self.transaction_index.truncate_to(cut.next_offset)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -463,6 +475,7 @@ class Segment:
         with contextlib.suppress(FileNotFoundError):
             self.files.rename(path, path + DELETED_SUFFIX)
             marked.append(path + DELETED_SUFFIX)
+        self._is_deleted = True
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
             path = self.path(suffix)
             with contextlib.suppress(OSError):

@@ -22,7 +22,7 @@ class Releasable(Protocol):
         ...
 
     def evict(self) -> None:
-        """Release it, unless it has become active meanwhile."""
+        """Release it, unless it is to stay open. Called with the cache's lock."""
         ...
 
     def release(self) -> None: ...
@@ -42,17 +42,16 @@ class SegmentCache:
     def touch(self, segment: Releasable) -> None:
         """`segment` is in use; the one unused for longest may be released for it."""
         key = id(segment)
-        released: list[Releasable] = []
         with self._lock:
             self._used[key] = segment
             self._used.move_to_end(key)
             while len(self._used) > self.segments_max:
-                released.append(self._used.popitem(last=False)[1])
-        for old in released:
-            old.evict()
+                _, old = self._used.popitem(last=False)
+                # With the lock: who calls `forget` knows afterwards that nobody is about to release it.
+                old.evict()
 
     def forget(self, segment: Releasable) -> None:
-        """`segment` is released by others, or has become active."""
+        """`segment` is released by others, or has become active; it is released by nobody here from now on."""
         with self._lock:
             self._used.pop(id(segment), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from recovery_harness import open_log
 
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.segment import Segment
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.records.record import encode_batch
 
@@ -55,3 +57,75 @@ def test_it_finds_all_after_a_truncation_and_many_reads(tmp_path: Path, count: i
     log.close()
     again = open_log(tmp_path, config=CONFIG, recovery_point=end, clean=True)
     assert found(again) == list(range(end))
+
+
+def test_what_a_check_found_stays_until_it_is_written(tmp_path: Path) -> None:
+    """The files of the indexes are those of before the crash: whoever needs room leaves the segment open."""
+    cache = SegmentCache(1)
+    log = open_log(tmp_path, config=CONFIG, cache=cache)
+    append(log, 20, 120)
+    (segment,) = log.segments
+    segment.unpin()
+    segment.recover(lambda *_: None, is_active=True)
+    opened = segment.open()
+    append(open_log(tmp_path / "other", config=CONFIG, cache=cache), 60, 120)
+    for other in open_log(tmp_path / "others", config=CONFIG, cache=cache).segments:
+        other.open()
+    assert segment.open() is opened
+    segment.finish()
+    others = open_log(tmp_path / "other", config=CONFIG, cache=cache)
+    for other in others.segments[:-1]:
+        other.open()
+    assert not segment.is_open
+
+
+class SlowToGo:
+    """A segment that takes its time to be released."""
+
+    directory = ""
+
+    def __init__(self) -> None:
+        self.goes, self.may_go, self.is_gone = threading.Event(), threading.Event(), False
+
+    def evict(self) -> None:
+        self.goes.set()
+        assert self.may_go.wait(10)
+        self.is_gone = True
+
+    def release(self) -> None:
+        raise AssertionError
+
+
+def test_nobody_is_about_to_close_what_was_forgotten() -> None:
+    """Who makes it the active segment opens it next, and nobody may release that."""
+    cache = SegmentCache(1)
+    old = SlowToGo()
+    cache.touch(old)
+    touching = threading.Thread(target=cache.touch, args=(SlowToGo(),))
+    touching.start()
+    assert old.goes.wait(10)
+    was_gone: list[bool] = []
+
+    def forget() -> None:
+        cache.forget(old)
+        was_gone.append(old.is_gone)
+
+    forgetting = threading.Thread(target=forget)
+    forgetting.start()
+    forgetting.join(0.1)
+    old.may_go.set()
+    touching.join(10)
+    forgetting.join(10)
+    assert was_gone == [True]
+
+
+def test_a_segment_that_was_dropped_is_not_read_by_its_name(tmp_path: Path) -> None:
+    """Another one may have it by now, whose indexes would be held against the size of the former."""
+    log = open_log(tmp_path, config=CONFIG)
+    append(log, 60, 120)
+    dropped: Segment = log.segments[1]
+    log.truncate_to(dropped.base_offset - 1)
+    append(log, 60, 120)
+    assert dropped.base_offset in log.segment_base_offsets
+    with pytest.raises(FileNotFoundError):
+        dropped.open()

@@ -15,6 +15,7 @@ from storage_harness import batch
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.log.errors import WouldBlock
 from barnabas.log.producers.producer_state import ProducerEntry
+from barnabas.log.segments.open_segment import Cut
 from barnabas.log.segments.segment import Segment
 from barnabas.records.batch import iterate_headers
 
@@ -146,14 +147,14 @@ async def test_followers_hear_of_what_could_not_be_read_while_their_leader_was_t
         nodes.elect(2, (1, 2), only=[2])
         nodes.replica(1).appending.append(batch(b"lost"), 0, -1)
         go, begun = threading.Event(), []
-        truncate = Segment.truncate_to
+        cut_at = Segment.cut_at
 
-        def held(segment: Segment, offset: int) -> int:
-            begun.append(offset)
+        def held(segment: Segment, cut: Cut) -> None:
+            begun.append(cut)
             go.wait(20)
-            return truncate(segment, offset)
+            cut_at(segment, cut)
 
-        monkeypatch.setattr(Segment, "truncate_to", held)
+        monkeypatch.setattr(Segment, "cut_at", held)
         nodes.elect(2, (1, 2))
         await until(lambda: begun)
         nodes.elect(1, (1, 2))
