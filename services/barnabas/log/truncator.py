@@ -17,7 +17,6 @@ from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
 from barnabas.log.roller import SegmentRoller
-from barnabas.log.segments.open_segment import Cut
 from barnabas.log.segments.scan import scan_headers
 from barnabas.log.segments.segment import TEMPORARY_SUFFIX, Segment, remove_marked
 from barnabas.log.small_files import SyncError, sync_directory
@@ -71,8 +70,8 @@ class LogTruncator:
 
         A batch that holds `offset` in its middle goes as a whole, and so does what a damaged batch before it has in
         doubt: the end may come out lower, in the latter case below what was committed. Epochs that begin at the end go
-        in any case. Raises KAFKA_STORAGE_ERROR: nothing has changed where something could not be read; a truncation
-        that stopped half way has to be finished by opening the log anew, which `Trust` then says.
+        in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
+        opening the log anew, which `Trust` then says.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
@@ -85,8 +84,9 @@ class LogTruncator:
             self._lower(offset)
             count = bisect.bisect_right(state.segments, offset, key=lambda each: each.base_offset)
             active = state.segments[count - 1]
-            cut = self._find_cut(active, offset)
             with self._trusted_if_done():
+                active.pin()  # before it is cut: the files of its indexes are behind what is in memory from then on
+                cut = active.find_cut(offset)  # before anything goes
                 self._drop_newest(count)
                 active.cut_at(cut)
                 active.pin()
@@ -94,18 +94,6 @@ class LogTruncator:
                 self._producers.rebuild(cut.next_offset)
                 self._keep_end()
                 return cut.next_offset
-
-    def _find_cut(self, active: Segment, offset: int) -> Cut:
-        """Where to cut the segment that is to be the active one: all that has to be read for it, before anything
-        changes. Pins it: the files of its indexes are behind what is in memory once it is cut. Raises OSError.
-        """
-        try:
-            active.pin()
-            return active.find_cut(offset)
-        except BaseException:
-            if active is not self._state.end[1]:
-                active.unpin()
-            raise
 
     def truncate_fully_and_start_at(self, offset: int) -> int:
         """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`.
