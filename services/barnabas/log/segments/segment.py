@@ -193,9 +193,7 @@ class Segment:
         self._cache.touch(self)
 
     def evict(self) -> None:
-        """The cache has no room for it any more: let go of it, unless it has become the active one meanwhile, or would
-        come back with other indexes than it has.
-        """
+        """The cache has no room for it: let go of it, unless it is active, or its indexes are not written."""
         opened = self._open
         if not self._pinned and opened is not None and opened.are_indexes_written:
             self.release()
@@ -207,6 +205,7 @@ class Segment:
 
     def retire(self) -> None:
         """Other files take the segment's names: whoever still reads it goes on with the ones that it has now."""
+        self.transaction_index.entries()
         with self._loading:
             self._retired = self._open or self._load()
         self._pinned = True

@@ -341,16 +341,20 @@ def _locate(
     max_bytes = min(item.max_bytes, left)
     if offset >= upper_bound or (max_bytes <= 0 and not first):
         return _Located(0, *ends)
-    found = opened.locate(
-        offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
-    )
-    if found is None or not committed:
-        return _Located(0, *ends, found)
-    aborted = [
-        (each.producer_id, each.first_offset)
-        for each in opened.aborted_transactions(offset, found.end_offset, nowait=nowait)
-    ]
-    return _Located(0, *ends, found, aborted)
+    while True:
+        segments = opened.segments
+        found = opened.locate(
+            offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
+        )
+        if found is None or not committed:
+            return _Located(0, *ends, found)
+        aborted = [
+            (each.producer_id, each.first_offset)
+            for each in opened.aborted_transactions(offset, found.end_offset, nowait=nowait)
+        ]
+        # Where a segment went between the two, or was compacted, its aborted records are found, and listed no more.
+        if opened.segments is segments:
+            return _Located(0, *ends, found, aborted)
 
 
 def _ends(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:

@@ -78,6 +78,7 @@ class LengthLog:
     """A log of which only the length is known; some reads of it would have to wait for the disk."""
 
     log_start_offset = 0
+    segments = ()
 
     def __init__(self, *, is_cold: bool) -> None:
         self.log_end_offset = 0

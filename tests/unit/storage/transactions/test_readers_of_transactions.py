@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry
 from storage_harness import NOW_MS, StorageHarness, batch, run_node, topic_config, topic_records
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.transaction_index import AbortedTransaction
 from barnabas.messages import storage_pb2 as pb
 from barnabas.records.batch import iterate_headers
 from barnabas.records.control import encode_marker
@@ -114,6 +116,32 @@ async def test_deleted_records_of_an_open_transaction_hide_nothing(
     assert await producer.end(committed=False) is ErrorCode.none
     fetched = await node.fetch(producer.topic, 1, isolation_level=1)
     assert (fetched.last_stable_offset, aborted(fetched)) == (3, [(7, 0)])
+
+
+async def test_what_goes_while_it_is_read_is_not_shown_as_committed(
+    node: StorageHarness, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found before, and listed after a segment with aborted records has gone: they would count."""
+    opened = node.replica(producer.topic).log
+    assert opened is not None
+    for sequence in range(20):
+        await write(producer, sequence)
+        await producer.end(committed=False)
+        if sequence % 5 == 4:
+            opened.roll()
+    listed = PartitionLog.aborted_transactions
+
+    def after_it_went(
+        log: PartitionLog, offset: int, upper_bound_offset: int, *, nowait: bool = False
+    ) -> list[AbortedTransaction]:
+        monkeypatch.undo()
+        log.maybe_increment_log_start_offset(log.segment_base_offsets[1])
+        assert log.delete_old_segments(log.log_end_offset) == 1
+        return listed(log, offset, upper_bound_offset, nowait=nowait)
+
+    monkeypatch.setattr(PartitionLog, "aborted_transactions", after_it_went)
+    fetched = await node.fetch(producer.topic, 0, isolation_level=1, partition_max_bytes=500)
+    assert (fetched.error_code, fetched.records) == (ErrorCode.offset_out_of_range, b"")
 
 
 async def test_a_producer_that_is_forgotten_begins_anew(node: StorageHarness, producer: Producer) -> None:
