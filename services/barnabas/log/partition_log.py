@@ -184,6 +184,11 @@ class PartitionLog:
         return self._state.segments
 
     @property
+    def generation(self) -> int:
+        """How often it was truncated, but for a truncation that is under way: see `LogSlice`."""
+        return self._state.end[3]
+
+    @property
     def segment_base_offsets(self) -> tuple[int, ...]:
         return tuple(segment.base_offset for segment in self._state.segments)
 

@@ -90,8 +90,9 @@ class LogTruncator:
                 self._drop_newest(count)
                 active.cut_at(cut)
                 active.pin()
-                self._restart(active, cut.next_offset)
+                # Before anybody reads what is left: what is decided no more is not listed as aborted any more.
                 self._producers.rebuild(cut.next_offset)
+                self._restart(active, cut.next_offset)
                 self._keep_end()
                 return cut.next_offset
 

@@ -23,6 +23,7 @@ from barnabas.storage import limits
 from barnabas.storage.counts import NODE_FAULTS
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.fetching.replica_selector import ReplicaSelector
+from barnabas.storage.replica.error_codes import NOT_LEADER, STORAGE_ERROR
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 
@@ -324,9 +325,40 @@ def _locate(
     first: bool,
     nowait: bool,
 ) -> _Located:
-    """Find what the replica of a partition has for a fetch with `left` bytes to spare."""
-    opened = replica.log
-    assert opened is not None, "who is read from has its log"
+    """Find what the replica of a partition has for a fetch with `left` bytes to spare.
+
+    All that goes into an answer is of one log, as it was at one time, or it is found anew: where a segment went or was
+    compacted meanwhile, its aborted records are found, and listed no more; of what stands where something was taken
+    back, less may be committed; and what was left behind or deleted has its files, lists of aborted transactions with
+    them, no more. Nor does a truncation that stopped half way have them.
+    """
+    while True:
+        opened = replica.log
+        assert opened is not None, "who is read from has its log"
+        segments, generation = opened.segments, opened.generation
+        located = _locate_in(opened, replica, item, left, committed=committed, first=first, nowait=nowait)
+        found = located.found
+        if found is None:
+            return located
+        if opened.is_closed or not opened.is_trusted:
+            if replica.log is opened:
+                error = NOT_LEADER if opened.is_closed else STORAGE_ERROR
+                return located._replace(error_code=error, found=None, aborted_transactions=())
+        # One of an earlier generation is read as nothing.
+        elif found.generation <= generation and (not committed or opened.segments is segments):
+            return located
+
+
+def _locate_in(
+    opened: PartitionLog,
+    replica: Replica,
+    item: PartitionFetch | Sought,
+    left: int,
+    *,
+    committed: bool,
+    first: bool,
+    nowait: bool,
+) -> _Located:
     high_watermark, stable, start = ends = _ends(replica, opened)
     upper_bound = stable if committed else high_watermark
     offset = item.fetch_offset
@@ -341,20 +373,16 @@ def _locate(
     max_bytes = min(item.max_bytes, left)
     if offset >= upper_bound or (max_bytes <= 0 and not first):
         return _Located(0, *ends)
-    while True:
-        segments = opened.segments
-        found = opened.locate(
-            offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
-        )
-        if found is None or not committed:
-            return _Located(0, *ends, found)
-        aborted = [
-            (each.producer_id, each.first_offset)
-            for each in opened.aborted_transactions(offset, found.end_offset, nowait=nowait)
-        ]
-        # Where a segment went between the two, or was compacted, its aborted records are found, and listed no more.
-        if opened.segments is segments:
-            return _Located(0, *ends, found, aborted)
+    found = opened.locate(
+        offset, max(max_bytes, 0), upper_bound_offset=upper_bound, min_one_batch=first, nowait=nowait
+    )
+    if found is None or not committed:
+        return _Located(0, *ends, found)
+    aborted = [
+        (each.producer_id, each.first_offset)
+        for each in opened.aborted_transactions(offset, found.end_offset, nowait=nowait)
+    ]
+    return _Located(0, *ends, found, aborted)
 
 
 def _ends(replica: Replica, opened: PartitionLog) -> tuple[int, int, int]:

@@ -79,6 +79,9 @@ class LengthLog:
 
     log_start_offset = 0
     segments = ()
+    generation = 0
+    is_closed = False
+    is_trusted = True
 
     def __init__(self, *, is_cold: bool) -> None:
         self.log_end_offset = 0
@@ -104,7 +107,9 @@ class LengthLog:
         if nowait and self.is_cold:
             raise BlockingIOError
         records = bytes(SIZE * (upper_bound_offset - offset))
-        return SimpleNamespace(length=len(records), read=lambda nowait: records, end_offset=1 << 60)
+        return SimpleNamespace(
+            length=len(records), read=lambda nowait: records, end_offset=1 << 60, generation=0
+        )
 
     def aborted_transactions(self, *_: Any, **__: Any) -> list[Any]:
         return []

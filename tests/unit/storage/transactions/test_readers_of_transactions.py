@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,45 @@ async def test_what_goes_while_it_is_read_is_not_shown_as_committed(
     monkeypatch.setattr(PartitionLog, "aborted_transactions", after_it_went)
     fetched = await node.fetch(producer.topic, 0, isolation_level=1, partition_max_bytes=500)
     assert (fetched.error_code, fetched.records) == (ErrorCode.offset_out_of_range, b"")
+
+
+async def test_what_goes_elsewhere_while_it_is_read_is_not_shown_as_committed(
+    tmp_path: Path, coordinators: FakeCoordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are gone before the list is read from them; the records are there for who has the segment open."""
+    data, network = tmp_path / "data", coordinators.network
+    async with run_node(data, tmp_path / "s", network=network) as node:
+        apply_coordinator(node)
+        producer = Producer(node, await node.create_topic())
+        await write(producer, 0)
+        await producer.end(committed=False)
+        opened = node.replica(producer.topic).log
+        assert opened is not None
+        opened.roll()
+        await write(producer, 1)
+        await producer.end()
+    async with run_node(data, tmp_path / "t", network=network) as node:
+        apply_coordinator(node)
+        node.apply(*topic_records("events", producer.topic))
+        await node.until_open()
+        elsewhere = topic_records("events", producer.topic, replicas=(2,), leader=2, leader_epoch=1)
+        loop, listed = asyncio.get_running_loop(), PartitionLog.aborted_transactions
+
+        def after_it_went(
+            log: PartitionLog, offset: int, upper_bound_offset: int, *, nowait: bool = False
+        ) -> list[AbortedTransaction]:
+            if not nowait:
+                monkeypatch.undo()
+                loop.call_soon_threadsafe(node.apply, *elsewhere)
+                deadline = time.monotonic() + 0.4  # what is read later than 0.5 s is not answered
+                while (data / "events-0").exists() and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                assert not (data / "events-0").exists()
+            return listed(log, offset, upper_bound_offset, nowait=nowait)
+
+        monkeypatch.setattr(PartitionLog, "aborted_transactions", after_it_went)
+        fetched = await node.fetch(producer.topic, 0, isolation_level=1)
+        assert (fetched.error_code, fetched.records) == (ErrorCode.not_leader_or_follower, b"")
 
 
 async def test_a_producer_that_is_forgotten_begins_anew(node: StorageHarness, producer: Producer) -> None:
