@@ -145,8 +145,10 @@ class LogTruncator:
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
-        to end is not known yet. Raises KafkaError; the log is then as it was.
+        to end is not known yet. Raises KafkaError and OSError; the log is then as it was.
         """
+        if self._roller.is_unclear:
+            self._roller.clear_up()
         state, flusher = self._state, self._flusher
         holding = bisect.bisect_right(state.segments, offset, key=lambda each: each.base_offset) - 1
         vouched = state.segments[holding].base_offset if holding >= 0 else offset
@@ -163,8 +165,6 @@ class LogTruncator:
 
     @contextlib.contextmanager
     def _trusted_if_done(self) -> Iterator[None]:
-        if self._roller.is_unclear:
-            self._roller.clear_up()
         state = self._state
         # Before anything changes: a read that began before it may find other bytes.
         state.truncations.count += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import struct
 from dataclasses import replace
@@ -220,6 +221,31 @@ def test_a_truncation_that_cannot_be_finished_is_no_end_of_the_log(
     with pytest.raises(KafkaError, match="opened and checked anew"):
         fill(log, 1)
     assert numbers(log) == list(range(10)), "what is there can be read"
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_what_cannot_be_cleared_up_before_a_cut_leaves_the_log_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fully: bool
+) -> None:
+    """The rest of a write that failed. Nothing that was deleted may be read again."""
+    log = open_log(tmp_path, config=CONFIG)
+    fill(log, 12)
+    log.flush()
+    log.maybe_increment_log_start_offset(8)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, "refused")
+
+    monkeypatch.setattr(SegmentFile, "write", refused)
+    monkeypatch.setattr(Segment, "remove_rest", refused)
+    with pytest.raises(KafkaError):
+        fill(log, 1)
+    with pytest.raises(KafkaError):
+        (log.truncate_fully_and_start_at if fully else log.truncate_to)(6)
+    assert log.is_trusted
+    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (8, 12, 12)
+    monkeypatch.undo()
+    assert log.truncate_to(6) == 6
 
 
 SMALL: Final = replace(CONFIG, segment_bytes=1_000, index_interval_bytes=10_000)
