@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ def sync_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise SyncError(error.errno, f"sync failed: {error.strerror}") from error
+
+
+def not_there(path: str) -> FileNotFoundError:
+    """What says that there is no file of the name."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
 def exists(files: Files, path: str) -> bool:

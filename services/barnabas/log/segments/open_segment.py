@@ -57,6 +57,11 @@ class OpenSegment:
         """Whether its indexes' files have what they have in memory."""
         return self.offset_index.is_written and self.time_index.is_written
 
+    def forget_index_files(self) -> None:
+        """What its indexes' files hold is not known: the next flush writes all entries."""
+        self.offset_index.forget_file()
+        self.time_index.forget_file()
+
     def build_indexes(self, former: OffsetIndex, size: int, index_interval_bytes: int) -> Indexed:
         """Index the first `size` bytes of the file. Raises OSError.
 

@@ -7,8 +7,6 @@ decoded here: only headers are read.
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,7 +22,7 @@ from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.log.segments.segment_file import SegmentFile
 from barnabas.log.segments.time_index import TimeIndex
 from barnabas.log.segments.transaction_index import TransactionIndex
-from barnabas.log.small_files import remove_quietly, sync_path
+from barnabas.log.small_files import not_there, remove_quietly, sync_path
 from barnabas.records.batch import NO_TIMESTAMP, Buffer
 
 logger = get_logger("log.segment")
@@ -124,9 +122,7 @@ class Segment:
         return opened
 
     def _load(self) -> OpenSegment:
-        if self._is_deleted:
-            # Its name may be another segment's by now.
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path(LOG_SUFFIX))
+        self._check_names()
         file = SegmentFile(self.files, self.path(LOG_SUFFIX))
         offsets = read_entries(self.files, self.path(OffsetIndex.suffix), OffsetIndex.entry.size)
         times = read_entries(self.files, self.path(TimeIndex.suffix), TimeIndex.entry.size)
@@ -138,16 +134,22 @@ class Segment:
             # Until it is done: one that is written half, or not at all, may look as if it were right.
             self.are_indexes_doubtful = True
             former, opened = opened.offset_index, self._with_indexes(file, b"", b"")
-            opened.offset_index.forget_file()
-            opened.time_index.forget_file()
+            opened.forget_index_files()
             indexed = opened.build_indexes(former, self.size, self.index_interval_bytes)
             with self._writing_indexes:
+                self._check_names()
                 opened.offset_index.flush()
                 opened.time_index.flush()
             # Nobody sees that of a part, which would hide the records of the rest from look-ups by time.
             self._maximum, self.are_indexes_doubtful = indexed.maximum, False
         self._last_indexed_position = opened.offset_index.last_position()
+        self._check_names()
         return opened
+
+    def _check_names(self) -> None:
+        """Raises FileNotFoundError once the segment was dropped: what has its files' names may be another's."""
+        if self._is_deleted:
+            raise not_there(self.path(LOG_SUFFIX))
 
     def _with_indexes(self, file: SegmentFile, offsets: bytes, times: bytes) -> OpenSegment:
         return OpenSegment(
@@ -325,10 +327,8 @@ class Segment:
     # -- recovery and truncation --------------------------------------------------------------------------------
 
     def recover(self, on_batch: OnBatch, *, is_active: bool) -> CheckedScan:
-        """Check every batch and rebuild the indexes. Returns the finished scan; the segment ends where it ended.
-
-        If that is before the file's end, `cut` has to follow. `on_batch` gets the batches at which the scan stops
-        (`CheckedScan.landmarks`).
+        """Check every batch and rebuild the indexes. Returns the finished scan; the segment ends where it ended: if
+        that is before the file's end, `cut` has to follow. `on_batch` gets the scan's `landmarks`.
 
         Nothing is synced here, but a later sync vouches for what was checked: after a sync that failed, memory may
         hold what the disk does not, without knowing it. So a large segment is read from the disk, but for what memory
@@ -343,8 +343,7 @@ class Segment:
         if not is_small:
             file.forget_cached()
         opened = self._with_indexes(file, b"", b"")
-        opened.offset_index.forget_file()
-        opened.time_index.forget_file()
+        opened.forget_index_files()
         scan = CheckedScan(file, self.base_offset, size)
         self.transaction_index.clear()
         self._last_indexed_position = 0
@@ -474,7 +473,8 @@ class Segment:
         with contextlib.suppress(FileNotFoundError):
             self.files.rename(path, path + DELETED_SUFFIX)
             marked.append(path + DELETED_SUFFIX)
-        self._is_deleted = True
+        with self._writing_indexes:  # nobody writes one by its name any more
+            self._is_deleted = True
         for suffix in (OffsetIndex.suffix, TimeIndex.suffix, TransactionIndex.suffix, SNAPSHOT_SUFFIX):
             path = self.path(suffix)
             with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ Entries of 34 bytes: version (int16, 0), producer id, first offset, last offset 
 from __future__ import annotations
 
 import struct
+import threading
 from typing import NamedTuple
 
 from barnabas.kernel.files import Files
@@ -31,7 +32,7 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Owner of one segment's list of aborted transactions; read once, then kept while the segment is open."""
 
-    __slots__ = ("_entries", "_files", "_is_written", "path")
+    __slots__ = ("_entries", "_files", "_is_written", "_reading", "path")
 
     suffix = ".txnindex"
 
@@ -40,22 +41,31 @@ class TransactionIndex:
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
         self._is_written = True
+        self._reading = threading.Lock()
 
     def entries(self, *, nowait: bool = False) -> list[AbortedTransaction]:
         """All entries in the order of their markers; a cut last entry is left out.
 
         With `nowait` raises BlockingIOError when they have to be read from the file.
         """
-        if self._entries is None:
+        entries = self._entries
+        if entries is None:
             if nowait:
                 raise BlockingIOError("the transaction index is not in memory")
-            try:
-                data = read_whole(self._files, self.path)
-            except FileNotFoundError:
-                data = b""
-            whole = len(data) - len(data) % _ENTRY.size
-            self._entries = [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
-        return self._entries
+            # One at a time: who comes late with what the file had must not undo what was dropped or added since.
+            with self._reading:
+                entries = self._entries
+                if entries is None:
+                    entries = self._entries = self._read()
+        return entries
+
+    def _read(self) -> list[AbortedTransaction]:
+        try:
+            data = read_whole(self._files, self.path)
+        except FileNotFoundError:
+            data = b""
+        whole = len(data) - len(data) % _ENTRY.size
+        return [AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
 
     def start_empty(self) -> None:
         """The segment is new: there is nothing to be read."""
