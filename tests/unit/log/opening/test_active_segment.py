@@ -11,6 +11,7 @@ from recovery_harness import open_log
 
 from barnabas.log.config import LogConfig
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segments.offset_index import OffsetIndex
 from barnabas.log.segments.segment import Segment
 from barnabas.log.segments.segment_cache import SegmentCache
 from barnabas.records.record import encode_batch
@@ -77,6 +78,26 @@ def test_what_a_check_found_stays_until_it_is_written(tmp_path: Path) -> None:
     for other in others.segments[:-1]:
         other.open()
     assert not segment.is_open
+
+
+def test_what_was_cut_stays_until_its_indexes_are_written(tmp_path: Path) -> None:
+    """Their files have as many entries as the indexes, and others behind them that may fit what was appended since."""
+    cache = SegmentCache(1)
+    log = open_log(tmp_path, config=CONFIG, cache=cache)
+    append(log, 20, 120)
+    (segment,) = log.segments
+    segment.finish()
+    written = Path(segment.path(OffsetIndex.suffix)).read_bytes()
+    log.truncate_to(11)
+    append(log, 1, 3_000)
+    opened = segment.open()
+    assert written.startswith(opened.offset_index.entries)
+    assert len(written) > len(opened.offset_index.entries)
+    segment.unpin()
+    for other in open_log(tmp_path / "others", config=CONFIG, cache=cache).segments:
+        other.unpin()
+    assert segment.open() is opened
+    assert segment.find(11) is not None
 
 
 class SlowToGo:
