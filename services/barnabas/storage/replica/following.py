@@ -51,6 +51,11 @@ _MENDED_BY_TIME: Final = frozenset(
 """What an append may be refused with and be taken the next time: damage on the way, a full disk."""
 
 
+DAMAGED: Final = KafkaError(
+    ErrorCode.kafka_storage_error, "its log is damaged, and lacks what others have of the same leaders"
+)
+
+
 class Phase(enum.Enum):
     """What a follower does."""
 
@@ -79,6 +84,7 @@ class Following:
 
     __slots__ = (
         "_followed",
+        "_lacking_before",
         "_lane",
         "_log",
         "_pause_seconds",
@@ -101,6 +107,7 @@ class Following:
         self._under_way: _UnderWay | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pause_seconds = PAUSE_SECONDS_MIN
+        self._lacking_before = 0
 
     def open(self, opened: PartitionLog, lane: DirectoryLane, queue: LaneQueue) -> None:
         """The log is open; `queue` is what the replica has in `lane`."""
@@ -143,6 +150,12 @@ class Following:
         return (
             state is None or opened is None or state.high_watermark == UNKNOWN_OFFSET or state.lag(opened) > 0
         )
+
+    def lacks_any(self, end_offset: int) -> bool:
+        """Whether a log that ends there lacks what it has lost to damage, and its leader had. Who led with it would
+        have others take back what is committed.
+        """
+        return end_offset < self._lacking_before
 
     # -- whom it follows ----------------------------------------------------------------------------------------
 
@@ -386,6 +399,9 @@ class Following:
                 self._on_refused(state, error)
                 return
             assert isinstance(result, int)
+            self._lacking_before = offset if result < offset else min(self._lacking_before, offset)
+            if replica.leader is not None and self.lacks_any(result):
+                replica.go_offline(DAMAGED)
             if replica.leader is not None:
                 replica.leader.on_taken_back(result)
             replica.on_truncated(result)

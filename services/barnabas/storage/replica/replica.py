@@ -38,7 +38,7 @@ from barnabas.storage.replica.error_codes import (
 )
 from barnabas.storage.replica.followed import Followed
 from barnabas.storage.replica.follower_listener import FollowerListener
-from barnabas.storage.replica.following import Following
+from barnabas.storage.replica.following import DAMAGED, Following
 from barnabas.storage.replica.leader_state import LeaderState, Proposal
 from barnabas.storage.replica.offset_waiters import OffsetWaiters, OnDecided
 from barnabas.storage.replica.pending_deletions import PendingDeletions
@@ -105,7 +105,7 @@ class Replica:
         self._for_high_watermark = OffsetWaiters()
         self._parked: deque[Callable[[], None]] | None = deque()
         self._parked_bytes = 0
-        self._end_offset = 0
+        self.end_offset = 0
         """The log's end as the event loop knows it: an append in the writer thread may have moved it already."""
         self._unseen = UnseenBytes()
 
@@ -156,10 +156,10 @@ class Replica:
         self.is_offline, self.error = False, NOT_LEADER
         self.queue = LaneQueue(lane)
         self._take(opened, lane, self.queue)
-        self._end_offset = opened.log_end_offset
+        self.end_offset = opened.log_end_offset
         self.high_watermark = min(max(high_watermark, opened.log_start_offset), opened.log_end_offset)
-        if self.high_watermark < self._end_offset:
-            self._unseen.add(self.high_watermark, self._end_offset, opened.size)
+        if self.high_watermark < self.end_offset:
+            self._unseen.add(self.high_watermark, self.end_offset, opened.size)
         self.follow(self.record)
         self._unpark()
         self._reports.look_at(self)
@@ -254,16 +254,15 @@ class Replica:
     def _lead(self, record: PartitionRecord) -> None:
         """A leader epoch of this replica begins."""
         self.following.stop()
-        now_ms, end_offset = _loop_ms(), self._end_offset
+        now_ms, end_offset, needed = _loop_ms(), self.end_offset, self.settings.min_insync_replicas
+        if self.following.lacks_any(end_offset):
+            self.go_offline(DAMAGED)
+            return
         if self.leader is not None:
             self.leader.begin_epoch(record, log_end_offset=end_offset, now_ms=now_ms)
         else:
             self.leader = LeaderState(
-                self._node_id,
-                record,
-                log_end_offset=end_offset,
-                min_insync_replicas=self.settings.min_insync_replicas,
-                now_ms=now_ms,
+                self._node_id, record, log_end_offset=end_offset, min_insync_replicas=needed, now_ms=now_ms
             )
         self.error = 0
         if self._take_epoch(record.leader_epoch) < record.leader_epoch:
@@ -318,7 +317,7 @@ class Replica:
     def is_end_written(self) -> bool:
         """Whether all of the log counts as written: no sync that flush.messages asked for is to be waited for."""
         durability = self._durability
-        return durability is not None and durability.acknowledgeable(self._end_offset) == self._end_offset
+        return durability is not None and durability.acknowledgeable(self.end_offset) == self.end_offset
 
     def sync_end(self) -> None:
         """The log's end is about to count, here or for its leader: after a crash it may not be on the disk."""
@@ -327,20 +326,20 @@ class Replica:
 
     def on_truncating(self, offset: int) -> int:
         """Nothing from `offset` on counts from now on, whoever leads; returns the end that the log is to lose."""
-        former, self._end_offset = self._end_offset, min(self._end_offset, offset)
+        former, self.end_offset = self.end_offset, min(self.end_offset, offset)
         if self.high_watermark > offset:
             self._move_high_watermark(offset, 0)
         return former
 
     def on_not_truncated(self, end_offset: int) -> None:
         """It keeps its end; what was appended since by who has come to lead is told of later."""
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         self.advance_high_watermark()
 
     def on_truncated(self, end_offset: int) -> None:
         """The log ends here, and may begin here, too; the only case in which the high watermark goes back."""
         assert self.log is not None, "it was truncated"
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         self._unseen.cut(end_offset)
         if self.leader is not None:
             self.leader.on_truncated(end_offset)
@@ -348,8 +347,9 @@ class Replica:
         if high_watermark != self.high_watermark:
             self._move_high_watermark(high_watermark, 0)
         self._complete_watchers()
-        for follower in self.followers:
-            follower.on_growth(self)  # meanwhile nothing could be read
+        for follower in list(self.followers):
+            follower.on_change(self)  # meanwhile ends were not compared, and
+            follower.on_growth(self)  # nothing could be read
 
     # -- its followers ------------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class Replica:
             *(node, held.stop),
             log_start_offset=held.start,
             leader_start_offset=self.log.log_start_offset,
-            log_end_offset=self._end_offset,
+            log_end_offset=self.end_offset,
             broker_epoch=broker_epoch,
             eligible=eligible,
             now_ms=_loop_ms(),
@@ -389,10 +389,10 @@ class Replica:
 
     def narrower_isr(self, lag_ms_max: float, eligible: Mapping[int, int]) -> Proposal | None:
         """What the controller is to be asked for if followers have lagged too long; for now and then."""
-        if self.leader is None or self.leader.note_caught_up(self._end_offset, _loop_ms()):
+        if self.leader is None or self.leader.note_caught_up(self.end_offset, _loop_ms()):
             return None
         proposal = self.leader.shrink(
-            log_end_offset=self._end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()
+            log_end_offset=self.end_offset, lag_ms_max=lag_ms_max, eligible=eligible, now_ms=_loop_ms()
         )
         self.advance_high_watermark()
         return proposal
@@ -438,7 +438,7 @@ class Replica:
 
     def on_appended(self, end_offset: int, size_bytes: int) -> None:
         """The log ends at `end_offset`, `size_bytes` later than before."""
-        start_offset, self._end_offset = self._end_offset, end_offset
+        start_offset, self.end_offset = self.end_offset, end_offset
         if self.is_offline:
             return
         leader, durability = self.leader, self._durability
@@ -468,9 +468,9 @@ class Replica:
         if durability is None:
             return
         if leader is None:
-            offset = min(self.following.high_watermark, self._end_offset)
+            offset = min(self.following.high_watermark, self.end_offset)
         else:
-            offset = durability.acknowledgeable(self._end_offset)
+            offset = durability.acknowledgeable(self.end_offset)
             if not leader.is_alone:
                 offset = leader.replicated(offset)
         offset = max(offset, at_least)

@@ -200,6 +200,9 @@ class FollowerSession:
         opened = replica.log
         assert opened is not None, "a leader has its log"
         offset, start, end = position.fetch_offset, opened.log_start_offset, opened.log_end_offset
+        if end < replica.end_offset:
+            # It was cut a moment ago: `on_change` follows once it is known that it may be led with.
+            return False
         if position.last_fetched_epoch != NO_EPOCH:
             epoch, end_offset = opened.end_offset_for_epoch(position.last_fetched_epoch)
             if epoch != NO_EPOCH and (epoch < position.last_fetched_epoch or end_offset < offset):

@@ -458,7 +458,7 @@ async def test_an_append_that_waits_for_a_sync_is_acknowledged_with_the_move(
         lane.flush.submit(is_over.wait, 60)
     try:
         appended = node.send_append(topic, batch(VALUE), acks=1)
-        await until(lambda: node.replica(topic)._end_offset == 2)
+        await until(lambda: node.replica(topic).end_offset == 2)
         assert not appended.done()
         await alter(node, paths[1])
         assert (await asyncio.wait_for(appended, 20)).partitions[0].error_code == 0

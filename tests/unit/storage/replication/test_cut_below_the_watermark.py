@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
-from nodes_in_one_process import run_nodes
+import pytest
+from nodes_in_one_process import run_nodes, until
 from storage_harness import batch
 from test_nodes_replicate import append, committed
 
-from barnabas.log.segments.segment import LOG_SUFFIX
+from barnabas.log.segments.open_segment import Cut
+from barnabas.log.segments.segment import LOG_SUFFIX, Segment
 from barnabas.records.batch import iterate_headers
 
 LENGTH = 8
@@ -56,3 +60,71 @@ async def test_it_copies_again_what_is_committed(tmp_path: Path) -> None:
         await nodes.start(1)
         await nodes.until_equal()
         assert nodes.bytes_of(1) == nodes.bytes_of(2)
+
+
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["elected then", "elected meanwhile"])
+async def test_it_does_not_lead_before_that(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    """Others have what was committed, and would take it back."""
+    async with run_nodes(tmp_path, 3) as nodes:
+        for number in range(6):
+            end = append(nodes, b"%d" % number)
+        await committed(nodes, end)
+        await nodes.until_equal()
+        kept = nodes.bytes_of(3)
+        nodes.elect(2, (1, 2, 3), only=(2, 3))  # node 1 has not heard of it
+        replica = nodes.replica(1)
+        opened = replica.log
+        assert opened is not None
+        replica.appending.append(batch(b"lost"), 0, 1)
+        damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
+        begun: list[Cut] = []
+        cut_at = Segment.cut_at
+
+        def held(segment: Segment, cut: Cut) -> None:
+            begun.append(cut)
+            go.wait(20)
+            cut_at(segment, cut)
+
+        monkeypatch.setattr(Segment, "cut_at", held)
+        nodes.elect(2, (1, 2, 3))
+        await until(lambda: begun)
+        await nodes.stop(2, crash=True)
+        if meanwhile:
+            nodes.elect(1, (1, 3))
+            assert replica.is_leader
+        go.set()
+        await until(lambda: nodes.end(1) == 4)
+        if not meanwhile:
+            nodes.elect(1, (1, 3))
+        await until(lambda: replica.is_offline)
+        await asyncio.sleep(0.05)
+        assert (nodes.bytes_of(3), nodes.replica(3).high_watermark) == (kept, 6)
+        nodes.elect(3, (3,))
+        await nodes.start(2)
+        await nodes.stop(1, crash=True)
+        await nodes.start(1)
+        await nodes.until_equal()
+        assert {nodes.bytes_of(node) for node in nodes.ids} == {kept}
+        nodes.elect(1, (1, 2, 3))
+        await committed(nodes, append(nodes, b"next"))
+
+
+async def test_it_leads_once_it_has_copied_it(tmp_path: Path) -> None:
+    async with run_nodes(tmp_path, 2) as nodes:
+        for number in range(6):
+            end = append(nodes, b"%d" % number)
+        await committed(nodes, end)
+        await nodes.until_equal()
+        nodes.elect(2, (1, 2), only=(2,))
+        replica = nodes.replica(1)
+        opened = replica.log
+        assert opened is not None
+        replica.appending.append(batch(b"lost"), 0, 1)
+        damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
+        nodes.elect(2, (1, 2))
+        await until(lambda: nodes.end(1) == 6 and nodes.bytes_of(1) == nodes.bytes_of(2))
+        nodes.elect(1, (1, 2))
+        await committed(nodes, append(nodes, b"next"))
+        assert not replica.is_offline
