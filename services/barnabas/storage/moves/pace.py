@@ -36,7 +36,8 @@ class Pace:
     def seconds_ahead(self) -> float:
         """How long to wait before more is copied; ask again after MOVE_PACE_SECONDS_MAX, for the rate may change."""
         self._settle()
-        return min(self._ahead_bytes / self._rate(), limits.MOVE_PACE_SECONDS_MAX)
+        # A rate of 0 is one, too: nothing more is copied until there is another.
+        return min(self._ahead_bytes / max(1, self._rate()), limits.MOVE_PACE_SECONDS_MAX)
 
     def _settle(self) -> None:
         now = asyncio.get_running_loop().time()

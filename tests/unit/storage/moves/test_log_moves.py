@@ -149,10 +149,13 @@ async def test_a_move_is_redirected_and_called_off(node: StorageHarness, paths: 
     assert await all_values(node, topic) == list(range(21))
 
 
-async def test_the_rate_holds_a_move_back(node: StorageHarness, paths: list[Path]) -> None:
+@pytest.mark.parametrize("bytes_per_second", [100, 0])
+async def test_the_rate_holds_a_move_back(
+    node: StorageHarness, paths: list[Path], bytes_per_second: int
+) -> None:
     topic = await node.create_topic()
     await fill(node, topic, 50)
-    node.apply(throttled(100))
+    node.apply(throttled(bytes_per_second))
     await alter(node, paths[1])
     await until(lambda: node.replicas.moves.copied_bytes)
     (move,) = node.replicas.moves.under_way()
