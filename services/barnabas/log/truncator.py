@@ -70,8 +70,8 @@ class LogTruncator:
 
         A batch that holds `offset` in its middle goes as a whole, and so does what a damaged batch before it has in
         doubt: the end may come out lower, in the latter case below what was committed. Epochs that begin at the end go
-        in any case. Raises KAFKA_STORAGE_ERROR; a truncation that stopped half way has to be finished by
-        opening the log anew, which `Trust` then says.
+        in any case. Raises KAFKA_STORAGE_ERROR: where the checkpoints cannot be lowered the log goes on as it was;
+        whatever fails later, be it only a read of where to cut, has it be opened anew, which `Trust` then says.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
@@ -89,7 +89,7 @@ class LogTruncator:
                 cut = active.find_cut(offset)  # before anything goes
                 self._drop_newest(count)
                 active.cut_at(cut)
-                active.pin()
+                active.pin()  # again: what an append asks for is another now
                 # Before anybody reads what is left: what is decided no more is not listed as aborted any more.
                 self._producers.rebuild(cut.next_offset)
                 self._restart(active, cut.next_offset)
@@ -145,7 +145,8 @@ class LogTruncator:
 
     def _lower(self, offset: int) -> None:
         """Have nothing vouch for what stands from `offset` on, or for the segment around it: where in there the log is
-        to end is not known yet. Raises KafkaError and OSError; the log is then as it was.
+        to end is not known yet. Raises KafkaError and OSError; the log is then as it was, but for a recovery point that
+        may vouch for less.
         """
         if self._roller.is_unclear:
             self._roller.clear_up()

@@ -11,7 +11,7 @@ class Trust:
     """Owner of whether the log is closed, and of why nothing more may be written to it.
 
     A failed sync is final: the system reports it once, and what it was about may be gone while memory still shows
-    it. So is a truncation or a swap that stopped half way. The log takes nothing from then on, its recovery point
+    it. So is a truncation or a swap that could not be finished. The log takes nothing from then on, its recovery point
     stays, it cannot be closed properly, and the next opening checks every batch from the recovery point on.
     """
 

@@ -92,6 +92,7 @@ class OpenSegment:
         base_offset = self.offset_index.base_offset
         last = whole_batch_before(self.file, self.offset_index, offset, size)
         kept = Cut(0, base_offset) if last is None else Cut.behind(last)
+        # `kept` is behind all that may stay; `certain` behind the last that follows right on another in place.
         certain = kept
         batches = scan_past_damage(self.file, self.offset_index, kept.position, size)
         for scanned, is_in_place in in_place(batches, base_offset, size, kept.next_offset):

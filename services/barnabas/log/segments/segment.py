@@ -1,7 +1,7 @@
 """One segment: a file of record batches, its two indexes and its list of aborted transactions.
 
-Positions are bytes in the `.log` file, offsets are absolute. A batch that holds no leader-side meaning is never
-decoded here: only headers are read.
+Positions are bytes in the `.log` file, offsets are absolute. Of batches only headers are read here, and what their
+checksums cover; records are never decoded.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class Segment:
         self._loading = threading.Lock()
         self._writing_indexes = threading.Lock()
         self._pinned = False
+        """Whether it stays open whatever the cache says: it is active, or retired."""
         self._is_deleted = False
         self._maximum: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
@@ -195,7 +196,7 @@ class Segment:
         self._cache.touch(self)
 
     def evict(self) -> None:
-        """The cache has no room for it: let go of it, unless it is active, or its indexes are not written."""
+        """The cache has no room for it: let go of it, unless it is pinned, or its indexes are not written."""
         opened = self._open
         if not self._pinned and opened is not None and opened.are_indexes_written:
             self.release()
@@ -387,7 +388,7 @@ class Segment:
     def cut_at(self, cut: Cut) -> None:
         """Drop the batches from there on, and all that the file has behind them, durably.
 
-        Raises OSError; the indexes may then know less than the segment holds, which only makes looking up slower.
+        Raises OSError: file, size and indexes may then disagree, and the log has to be opened anew.
         """
         indexed = self.open().cut_indexes(cut.next_offset, cut.position)
         self.size = cut.position

@@ -30,7 +30,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """Owner of one segment's list of aborted transactions; read once, then kept while the segment is open."""
+    """Owner of one segment's list of aborted transactions; read once, then kept, also while the segment is not open."""
 
     __slots__ = ("_entries", "_files", "_is_written", "_reading", "path")
 
