@@ -52,7 +52,7 @@ class Beats:
         self._last = time.perf_counter()
 
     async def until_between_rounds(self) -> None:
-        """Return half an interval after the end of a round, or in any case after two intervals.
+        """Return half an interval after the end of a round, or in any case after two intervals and a half.
 
         How long it takes until the members have heard of something is above all how long ago they beat: in a group that
         is stable early in a round, the others of that round beat later than its end by the clock.

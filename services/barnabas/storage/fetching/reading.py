@@ -63,7 +63,9 @@ class TooLittle(NamedTuple):
 
 
 class FetchReader:
-    """Reads for fetches. Changes nothing but counts, those on the event loop only."""
+    """Reads for fetches. Changes nothing but counts: of what was read on the event loop only, of what failed also in
+    threads.
+    """
 
     def __init__(
         self, replicas: Replicas, *, bytes_max: int, selector: ReplicaSelector | None = None
