@@ -18,6 +18,7 @@ from barnabas.gateway.inside.by_coordinator import by_owner
 from barnabas.gateway.inside.transaction_calls import TV0, TV2, call_transactions, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.gathering import gather
 from barnabas.links.limits import CONCURRENT_WAIT_MS
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
@@ -104,10 +105,11 @@ async def _add(request: Request, wanted: Sequence[_Wanted]) -> list[list[dict[st
             for index, result in zip(some, results, strict=True):
                 codes = _by_partition(request, wanted[index].message, result.error_codes)
                 rows[index] = [_row(topic.name, topic.partitions, codes) for topic in wanted[index].topics]
-            await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
+            if indexes:
+                await asyncio.sleep(0)  # where no coordinator is known, nothing was waited for
             seconds = deadline - loop.time()
 
-    await asyncio.gather(*map(ask, by_owner(request, TRANSACTION_STATE_TOPIC, asked)))
+    await gather(map(ask, by_owner(request, TRANSACTION_STATE_TOPIC, asked)))
     return rows
 
 

@@ -11,6 +11,7 @@ from barnabas.gateway import limits
 from barnabas.gateway.inside.gathered import Gathered
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.gathering import gather
 from barnabas.links.errors import LinkError
 from barnabas.metadata.coordinators import owning_partition
 from barnabas.metadata.leaders import NOBODY_COORDINATES
@@ -58,7 +59,7 @@ async def gather_rows(
         some = [waiting.popleft() for _ in range(min(len(waiting), limits.KEYS_AT_A_TIME))]
         seconds = deadline - loop.time()
         if seconds > 0 and not gathered.is_full:
-            asked = await asyncio.gather(*(ask(each, seconds) for each in by_owner(request, topic, some)))
+            asked = await gather(ask(each, seconds) for each in by_owner(request, topic, some))
             waiting.extendleft(key for left in asked for key in reversed(left))
         else:
             rows.update({key: refused(key, NOBODY_COORDINATES) for key in some})

@@ -22,6 +22,7 @@ from barnabas.coordinator.transactions.core.states import PREPARED
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
 from barnabas.coordinator.transactions.kind import TransactionRuntime
 from barnabas.kernel.errors import ErrorCode, KafkaError
+from barnabas.kernel.gathering import gather
 from barnabas.messages.transactions_pb2 import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -33,7 +34,7 @@ from barnabas.messages.transactions_pb2 import (
 async def _handle(
     coordinator: TransactionCoordinator, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    results = await asyncio.gather(*(_add(coordinator, each) for each in request.transactions))
+    results = await gather(_add(coordinator, each) for each in request.transactions)
     return AddPartitionsToTxnResponse(transactions=results)
 
 
