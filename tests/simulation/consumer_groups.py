@@ -29,7 +29,8 @@ from machines import CoordinatingMachine
 from transaction_faults import StartAgain
 from world import World
 
-from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
+from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.metadata.image import GROUP_METADATA_TOPIC
 
 STEP_SECONDS: Final = 0.12

@@ -126,6 +126,10 @@ def _no_producers(*arguments: Any) -> tuple[ProducerState, int]:
     return state, -1
 
 
+def _as_if_alone(_: Any) -> Any:
+    return property(lambda self: self.leader is not None and self._durability is not None)
+
+
 def _only_data_is_synced(fsync: Any) -> Any:
     def instead(self: MemoryFiles, fd: int, /) -> None:
         if not self._open[fd].node.is_directory:
@@ -334,11 +338,12 @@ PLANTED: Final[dict[str, Plant]] = {
     "skip-crc-on-recovery": Plant(scan, "crc32c", lambda _: lambda _data: _AlwaysRight(), 407),
     "forget-producers-at-restart": Plant(loader, "_producer_state_at", lambda _: _no_producers, 18),
     "acknowledge-before-sync": Plant(
-        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 21
+        Durability, "acknowledgeable", lambda _: lambda _self, end_offset: end_offset, 0
     ),
     "skip-data-sync": Plant(SegmentFile, "sync", lambda _: lambda _self: None, 0),
     "skip-directory-sync": Plant(MemoryFiles, "fsync", _only_data_is_synced, 383),
     "lose-a-delta-of-metadata": Plant(Receiver, "push", _sometimes_not_told, 1),
+    "acknowledge-at-once-before-replicas": Plant(Replica, "acknowledges_at_once", _as_if_alone, 0, 3),
     "acknowledge-before-replicas": Plant(
         LeaderState, "replicated", lambda _: lambda _self, log_end_offset: log_end_offset, 1, 3
     ),
@@ -386,7 +391,7 @@ PLANTED: Final[dict[str, Plant]] = {
         Replica, "_fail_appends", _still_wait, 34, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
-    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 8, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 5, 3),
     "broker-answers-a-commit-before-it-is-replicated": Plant(
         local_link, "_as_request", by_the_leader_alone, 85, 3, finds=OWNER_KNOWS_LESS
     ),

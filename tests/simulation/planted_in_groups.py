@@ -80,8 +80,8 @@ IN_GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         *(all_deadlines, "bring_to_life", as_if_new, 17, 1),
         "has not deserved it",
     ),
-    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 80, 1, "owned it"),
-    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 3, 1, "TWO OWNERS"),
+    "take-commits-of-former-members": (commit, "commit_refusal", from_anybody, 52, 1, "owned it"),
+    "upgrade-without-assignments": (conversion, "read_assignment", nothing_yet, 80, 1, "TWO OWNERS"),
     "downgrade-to-the-first-generation": (
         *(conversion, "_downgraded", from_the_first_generation, 101, 1),
         "was told that it is in epoch",

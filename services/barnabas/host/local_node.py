@@ -15,11 +15,12 @@ from barnabas.links.errors import Unreachable
 from barnabas.links.local_storage import Placed, Read, ReadWait, Sought
 
 if TYPE_CHECKING:
-    from barnabas.links.storage_link import AnswerRoom
+    from barnabas.links.storage_link import AnswerRoom, NodeHere
     from barnabas.messages.storage_pb2 import (
         AlterReplicaLogDirsRequest,
         AlterReplicaLogDirsResponse,
         AppendTransaction,
+        CoordinatorIdentity,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         ListOffsetsResponse,
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
+        PartitionAppend,
     )
     from barnabas.storage.replica.replicas import Replicas
     from barnabas.storage.service import HandOver
@@ -75,6 +77,15 @@ class LocalNode:
             servicer.fetches.purgatory.end_reads()
             self.appends.close()
             self.fetches.close()
+
+    @property
+    def here(self) -> NodeHere:
+        """See `links.storage_link.StorageLink`."""
+        return self
+
+    def write_at_once(self, coordinator: CoordinatorIdentity, item: PartitionAppend) -> int | None:
+        """See `NodeHere`."""
+        return None if self._servicer is None else self._servicer.appends.write_at_once(coordinator, item)
 
     async def hand_over(self) -> None:
         """See `LocalStorage`."""

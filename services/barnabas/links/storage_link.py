@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         AlterReplicaLogDirsResponse,
         AppendRequest,
         AppendResult,
+        CoordinatorIdentity,
         DeleteRecordsRequest,
         DeleteRecordsResponse,
         DescribeLogDirsRequest,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ListOffsetsResponse,
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
+        PartitionAppend,
         ReplicaPositionsFrame,
     )
 
@@ -106,10 +108,28 @@ class AnswerRoom(Protocol):
         ...
 
 
+class NodeHere(Protocol):
+    """What a coordinator may ask of the storage node in its own process beyond what it asks of any."""
+
+    def write_at_once(self, coordinator: CoordinatorIdentity, item: PartitionAppend) -> int | None:
+        """Append the coordinator's batches where they can be acknowledged, under acks=all, before this returns; the
+        offset of the first.
+
+        None where they cannot: the node does not lead, has to wait for its disk or for replicas, or refuses. Nothing
+        has changed then, but by a fault of ours. Who asks then sends a request, whose result says why.
+        """
+        ...
+
+
 class StorageLink(Protocol):
     """One storage node. Calls have their names in storage.proto, and fail with a `LinkError`, after `timeout` seconds
     at the latest.
     """
+
+    @property
+    def here(self) -> NodeHere | None:
+        """The node, where it is the one in this process."""
+        ...
 
     @property
     def address(self) -> str: ...
@@ -189,6 +209,10 @@ class AppendService(Protocol):
 
     def handle(self, request: AppendRequest, answer: Callable[[AppendResult], None]) -> None:
         """Append what `request` holds, behind what was given before; `answer` is called once, now or later."""
+        ...
+
+    def write_at_once(self, coordinator: CoordinatorIdentity, item: PartitionAppend) -> int | None:
+        """See `NodeHere`."""
         ...
 
 

@@ -46,6 +46,8 @@ class StorageConnection(ServiceCalls):
     the fetches' connection; so does a follower, who asks for nothing else.
     """
 
+    here = None
+
     def __init__(
         self,
         address: str,

@@ -12,7 +12,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.metrics import GroupMetrics
 from barnabas.coordinator.groups.servicer import CoordinatorServicer
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.clock import ManualClock
 from barnabas.kernel.environment import seeded_environment
 from barnabas.kernel.errors import ErrorCode

@@ -29,6 +29,8 @@ class LogInMemory:
         """Those that landed."""
         self.tries = 0
         self.reads = 0
+        self.is_here = False
+        """Whether appends that nothing keeps land at once."""
         self.gate: asyncio.Event | None = None
         """Closed: appends stall before anything was done."""
         self.answer_gate: asyncio.Event | None = None
@@ -65,6 +67,19 @@ class LogInMemory:
             raise KafkaError(ErrorCode.coordinator_not_available)
         if self.answer_gate is not None:
             await self.answer_gate.wait()
+        return first
+
+    def append_at_once(
+        self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int
+    ) -> int | None:
+        gates = self.gate, self.answer_gate, self.refusal_gate
+        if not self.is_here or self.lose_frame or self.lose_answer or any(gates):
+            return None
+        try:
+            first = self._land(partition, coordinator_epoch, records, expected_end)
+        except KafkaError:
+            return None
+        self.tries += 1
         return first
 
     def _land(self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int | None) -> int:

@@ -12,7 +12,7 @@ from log_in_memory import LogInMemory
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.coordinator.transactions.codec import decode_batch
 from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
@@ -167,6 +167,8 @@ class FakePost:
         self.frozen: dict[str, asyncio.Event] = {}
         """Places that take what is sent, and do not answer before they thaw."""
         self.fails = False
+        self.is_here = False
+        """Whether all places are in this process: what would be told is told at once."""
         self.given_up = 0
         """Sendings whose answer nobody wanted any more."""
 
@@ -185,6 +187,17 @@ class FakePost:
                 self.given_up += 1
                 raise
         return [self.codes[name].pop(0) if self.codes[name] else ErrorCode.none for name in names]
+
+    def send_at_once(
+        self, place: Place, marker: Marker, partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartition]:
+        if self.fails:
+            raise RuntimeError("a bug")
+        if not self.is_here or place.is_coordinator or place.id in self.frozen:
+            return []
+        told = [each for each in partitions if not self.codes[f"{each.topic}-{each.partition}"]]
+        self.sent += [(place.id, f"{topic}-{index}", marker) for topic, index in told]
+        return told
 
     def freeze(self, place: str) -> None:
         self.frozen[place] = asyncio.Event()
@@ -232,6 +245,7 @@ class TransactionNode:
         environment = seeded_environment(clock=self.clock)
         self.registry = environment.registry
         self.post = post or FakePost()
+        self.post.is_here = log.is_here
         self.producer_ids = FakeProducerIds()
         metrics = TransactionMetrics(self.registry, RuntimeMetrics(self.registry))
         self.coordinator = TransactionCoordinator(

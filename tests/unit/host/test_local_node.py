@@ -114,6 +114,7 @@ async def test_a_node_that_does_not_serve_yet_cannot_be_reached() -> None:
     with pytest.raises(Unreachable):
         await node.ListOffsets(ListOffsetsRequest())
     assert node.append_at_once(TOPIC, 0, b"batch", -1) is None
+    assert node.here.write_at_once(CoordinatorIdentity(), PartitionAppend(topic_id=TOPIC)) is None
 
 
 async def test_others_come_to_lead_while_the_node_serves_and_not_after() -> None:

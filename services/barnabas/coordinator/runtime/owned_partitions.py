@@ -10,7 +10,8 @@ from typing import Generic
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.kind import DecisionT, Kind, RecordT, ShardT
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
-from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime, PartitionState
+from barnabas.coordinator.runtime.partition_runtime import PartitionRuntime
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.coordinator.runtime.replay_turns import ReplayTurns
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.kernel.environment import Environment

@@ -24,10 +24,9 @@ rest, as any write may whose answer did not come; it does so before anything tha
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, Final, Generic
+from typing import Any, Generic
 
 from google.protobuf.message import Message
 
@@ -43,6 +42,7 @@ from barnabas.coordinator.runtime.log_errors import (
     for_client,
 )
 from barnabas.coordinator.runtime.metrics import RuntimeMetrics
+from barnabas.coordinator.runtime.partition_state import LOADED, PartitionState
 from barnabas.coordinator.runtime.replay_turns import ReplayTurns
 from barnabas.coordinator.runtime.topic_log import TopicLog
 from barnabas.coordinator.runtime.write_queue import Append, WriteQueue
@@ -55,17 +55,6 @@ from barnabas.records.batch import iterate_headers
 from barnabas.records.record import RecordParts, encode_batch
 
 log = get_logger("coordinator.partition")
-
-
-class PartitionState(enum.Enum):
-    LOADING = "loading"
-    SERVING = "serving"
-    READ_ONLY = "read only"
-    """Loaded, but the log takes no writes, or is being read again: what needs no write is served."""
-    CLOSED = "closed"
-
-
-_LOADED: Final = frozenset({PartitionState.SERVING, PartitionState.READ_ONLY})
 
 
 class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
@@ -107,6 +96,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._next_waiter = 1
         self._queue: WriteQueue[RecordT] = WriteQueue(kind.head)
         self._queued = asyncio.Event()
+        self._turn: asyncio.Handle | None = None
+        """Ends the turn of the event loop in which something was decided, while nothing is being written."""
         self.load_times = LoadTimes(environment.clock, config.coordinator_load_wait_ms)
         self._log_end = 0
         """Where the log ends, after all that is known to be in it."""
@@ -120,7 +111,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     @property
     def is_loaded(self) -> bool:
         """Whether requests that need no write are served, at least."""
-        return self.state in _LOADED
+        return self.state in LOADED
 
     @property
     def shard(self) -> ShardT:
@@ -256,7 +247,8 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._deliver(decision.replies_at_once)
         if decision.records:
             self._queue.add(decision.records, encoded, decision.replies)
-            self._queued.set()
+            if self._turn is None and self._queue.under_way is None:
+                self._turn = asyncio.get_running_loop().call_soon(self._end_turn)
         elif self._queue and not is_read_only:
             self._queue.reply_after_all(decision.replies)
         else:
@@ -358,23 +350,47 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
 
     # -- writing ------------------------------------------------------------------------------------------------
 
+    def _end_turn(self) -> None:
+        """Write what was decided in it: at once where the log is that near, else it is for `_write_forever`."""
+        self._turn = None
+        queue = self._queue
+        while self.state is PartitionState.SERVING and queue.has_next and not queue.under_way:
+            began, append = perf_counter(), queue.next_append()
+            if append.traceparent:
+                break  # the other way has the spans
+            first_offset = self._log.append_at_once(
+                self.partition, self.coordinator_epoch, append.batches, self._log_end
+            )
+            if first_offset is None:
+                break
+            self._metrics.append_seconds.observe(perf_counter() - began)
+            self._on_written(first_offset, append)
+        if queue or self._broken:
+            self._queued.set()
+
+    def _on_written(self, first_offset: int, append: Append) -> None:
+        """What was under way is in the log: say what rests on it."""
+        self._log_end = first_offset + append.record_count
+        for write in self._queue.on_written():
+            for record in write.records:
+                self._shard.on_committed(record)
+            self._deliver(write.replies)
+
     async def _write_forever(self) -> None:
         while True:
             await self._queued.wait()
             self._queued.clear()
-            while self._queue.has_next:
-                append = self._queue.next_append()
+            while self._queue:
+                append = self._queue.under_way or self._queue.next_append()
                 with self._metrics.append_seconds.time(), in_trace(append.traceparent):
-                    await self._write(append)
-                for write in self._queue.on_written():
-                    for record in write.records:
-                        self._shard.on_committed(record)
-                    self._deliver(write.replies)
+                    first_offset = await self._write(append)
+                self._on_written(first_offset, append)
                 self._resume()
             self._check_whole()
 
-    async def _write(self, append: Append) -> None:
-        """Have `append` land where it belongs, however long that takes. Raises KafkaError when it never will."""
+    async def _write(self, append: Append) -> int:
+        """Have `append` land where it belongs, however long that takes, and return the first offset. Raises KafkaError
+        when it never will."""
         patience_seconds = self._config.offsets_commit_timeout_ms / 1000
         loop = asyncio.get_running_loop()
         timer = loop.call_later(patience_seconds, self._become_read_only, "a write takes too long")
@@ -383,12 +399,11 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             while True:
                 asked_at = loop.time()
                 try:
-                    first = await self._log.append(
+                    first_offset = await self._log.append(
                         self.partition, self.coordinator_epoch, append.batches, self._log_end
                     )
-                    self._log_end = first + append.record_count
                     self._owner_at = None
-                    return
+                    return first_offset
                 except KafkaError as error:
                     self._note_refusal(error, asked_at)
                     if error.code not in PASSING:

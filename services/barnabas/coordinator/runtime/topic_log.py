@@ -58,6 +58,13 @@ class TopicLog(Protocol):
         """
         ...
 
+    def append_at_once(
+        self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int
+    ) -> int | None:
+        """As `append`, where the leader is in this process and all in-sync replicas have the batches before this
+        returns; None, with nothing changed, where not."""
+        ...
+
     def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
         """Whole batches, in order, from the log's first offset to at least `end_offset`, as far as committed.
 
@@ -108,16 +115,8 @@ class StorageTopicLog:
         self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int | None
     ) -> int:
         record, storage = self._leader_of(partition)
-        item = PartitionAppend(
-            topic_id=record.topic_id,
-            partition=partition,
-            leader_epoch=record.leader_epoch,
-            coordinator_epoch=coordinator_epoch,
-            expected_log_end=expected_end,
-            records=records,
-        )
         request = AppendRequest(
-            partitions=[item],
+            partitions=[_append_to(record, coordinator_epoch, records, expected_end)],
             acks=ALL_REPLICAS,
             timeout_ms=limits.APPEND_ANSWER_MS_MAX,
             coordinator=self._identity,
@@ -132,6 +131,18 @@ class StorageTopicLog:
         (answer,) = result.partitions
         _raise_for(answer.error_code, answer.error_message)
         return answer.base_offset
+
+    def append_at_once(
+        self, partition: int, coordinator_epoch: int, records: bytes, expected_end: int
+    ) -> int | None:
+        try:
+            record, storage = self._leader_of(partition)
+        except KafkaError:
+            return None
+        if storage.here is None:
+            return None
+        item = _append_to(record, coordinator_epoch, records, expected_end)
+        return storage.here.write_at_once(self._identity, item)
 
     async def read(self, partition: int, end_offset: int) -> AsyncIterator[bytes]:
         next_offset = 0
@@ -263,6 +274,20 @@ class StorageTopicLog:
             link = self._network.connect_storage(node.address, self.stream_counts, reads_for_clients=False)
             self._links[node.address] = link
         return link
+
+
+def _append_to(
+    record: PartitionRecord, coordinator_epoch: int, records: bytes, expected_end: int | None
+) -> PartitionAppend:
+    """`records` for the partition, as its owner under the epoch sends them."""
+    return PartitionAppend(
+        topic_id=record.topic_id,
+        partition=record.partition,
+        leader_epoch=record.leader_epoch,
+        coordinator_epoch=coordinator_epoch,
+        expected_log_end=expected_end,
+        records=records,
+    )
 
 
 def _raise_for(code: int, message: str) -> None:

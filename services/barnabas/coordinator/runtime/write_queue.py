@@ -59,6 +59,8 @@ class WriteQueue(Generic[RecordT]):
         self._head = head
         self._waiting: deque[PendingWrite[RecordT]] = deque()
         self._in_flight: list[PendingWrite[RecordT]] = []
+        self.under_way: Append | None = None
+        """What was taken and is not known to be in the log: it is written again until it is."""
         self._waiting_bytes = 0
         self._answers_bytes = 0
 
@@ -128,7 +130,7 @@ class WriteQueue(Generic[RecordT]):
         return waiters
 
     def next_append(self) -> Append:
-        """The next that goes into the log. `on_written` or `clear` must follow before another."""
+        """The next that goes into the log, `under_way` until `on_written` or `clear`; only then there is another."""
         assert self._waiting, "there is a decision that waits"
         assert not self._in_flight, "one append at a time: the next one's place is known when this one landed"
         batches: list[_Batch] = []
@@ -145,15 +147,16 @@ class WriteQueue(Generic[RecordT]):
             size += write.size_bytes
             self._waiting_bytes -= write.size_bytes
             self._in_flight.append(self._waiting.popleft())
-        return Append(
+        self.under_way = Append(
             batches=b"".join(batch.encode() for batch in batches),
             record_count=sum(len(batch.records) for batch in batches),
             traceparent=next((each.traceparent for each in self._in_flight if each.traceparent), ""),
         )
+        return self.under_way
 
     def on_written(self) -> list[PendingWrite[RecordT]]:
         """The append under way is in the log: its decisions, in order."""
-        written, self._in_flight = self._in_flight, []
+        written, self._in_flight, self.under_way = self._in_flight, [], None
         self._answers_bytes -= sum(_size_of_answers(each.replies) for each in written)
         assert self._answers_bytes >= 0, "each answer counts once"
         return written
@@ -161,7 +164,7 @@ class WriteQueue(Generic[RecordT]):
     def clear(self) -> None:
         """Forget everything."""
         self._waiting.clear()
-        self._in_flight = []
+        self._in_flight, self.under_way = [], None
         self._waiting_bytes = self._answers_bytes = 0
 
 

@@ -24,8 +24,9 @@ import math
 from collections.abc import Callable
 
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import start_span
-from barnabas.messages.storage_pb2 import AppendRequest, PartitionAppend
+from barnabas.messages.storage_pb2 import AppendRequest, CoordinatorIdentity, PartitionAppend
 from barnabas.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT, first_flags, parse_header
 from barnabas.storage import limits
 from barnabas.storage.handlers.append_operation import Answer, AppendOperation
@@ -34,6 +35,8 @@ from barnabas.storage.replica.error_codes import NOT_LEADER
 from barnabas.storage.replica.replica import Replica
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.transactions.verification import Verification
+
+log = get_logger("storage.append")
 
 
 class AppendHandler:
@@ -72,6 +75,21 @@ class AppendHandler:
             for number, item in enumerate(request.partitions):
                 operation.append(number, item)
         operation.start_waiting()
+
+    def write_at_once(self, coordinator: CoordinatorIdentity, item: PartitionAppend) -> int | None:
+        """See `links.storage_link.NodeHere`."""
+        replica = None if self.is_stopped else self._replicas.find(item.topic_id, item.partition)
+        if replica is None:
+            return None
+        claim = claim_of(coordinator, item, self._replicas.image.coordinators)
+        try:
+            info = replica.appending.write_at_once(
+                item.records, item.leader_epoch, claim, self.verification.guard_unasked
+            )
+        except Exception:
+            log.exception("append failed", partition=replica.name)
+            return None
+        return None if info is None else info.base_offset
 
     async def stop(self, seconds_max: float) -> None:
         """Append nothing that comes from now on, and return once everything taken is answered.

@@ -129,24 +129,45 @@ class Appending:
         None, with nothing changed, where it cannot: the log is not led here or not open, its directory is not known to
         be fast, other replicas or a sync have to be waited for, or the batch is refused.
         """
-        replica, queue = self._replica, self._queue
         if not self.may_append_at_once:
             return None
-        lane, opened = self._lane, self._log
-        assert lane is not None and opened is not None and queue is not None, "a leader has its log"  # noqa: PT018
+        lane, opened, leader_epoch = self._lane, self._log, self._replica.leader_epoch
+        assert lane is not None and opened is not None, "a leader has its log"  # noqa: PT018
+        return self._at_once(
+            lambda: opened.append_as_leader(
+                records, leader_epoch, guard=guard, may_block=False, time=lane.checks.loop_time
+            ),
+            len(records),
+        )
+
+    def write_at_once(
+        self, records: bytes, leader_epoch: int, claim: CoordinatorClaim, guard: int
+    ) -> AppendInfo | None:
+        """Append a coordinator's batches under acks=all as `append` does, where `append_at_once` would a client's."""
+        replica = self._replica
+        if replica.error or not replica.acknowledges_at_once:
+            return None
+
+        def write() -> AppendInfo:
+            self.admit(leader_epoch, ALL_REPLICAS, claim)
+            return self._write(records, replica.leader_epoch, claim, guard, may_block=False)
+
+        return self._at_once(write, len(records))
+
+    def _at_once(self, write: Callable[[], AppendInfo], size_bytes: int) -> AppendInfo | None:
+        replica, lane, queue = self._replica, self._lane, self._queue
+        assert lane is not None and queue is not None, "a leader has its log"  # noqa: PT018
         began = machine_seconds()
         if queue.items or not lane.is_direct(began):
             return None
         try:
-            info = opened.append_as_leader(
-                records, replica.leader_epoch, guard=guard, may_block=False, time=lane.checks.loop_time
-            )
+            info = write()
         except (KafkaError, WouldBlock):
             return None
         ended = machine_seconds()
         if not info.duplicate:
             lane.on_append(began, ended)
-        self._on_written(info, len(records))
+        self._on_written(info, size_bytes)
         replica.counts.node.append_times.observe(ended - began)
         return info
 

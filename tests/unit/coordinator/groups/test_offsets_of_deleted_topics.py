@@ -8,7 +8,7 @@ import pytest
 from coordinator_node import Node, running, until, until_writing
 from log_in_memory import LogInMemory
 
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 

@@ -13,7 +13,7 @@ from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.records import MarkerRecord, OffsetRecord
 from barnabas.coordinator.groups.core.states import GroupState
 from barnabas.coordinator.runtime.core.producers import Producer
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import Unreachable
 from barnabas.links.transactions_link import TransactionQuestion

@@ -10,7 +10,7 @@ from log_in_memory import LogInMemory
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.groups.core.records import OffsetRecord
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.errors import ErrorCode
 
 NONE = ErrorCode.none

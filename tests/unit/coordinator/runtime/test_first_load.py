@@ -24,11 +24,6 @@ def _retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.coordinator.limits.LOAD_RETRY_MS_MIN", 0)
 
 
-@pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
-
-
 async def test_requests_wait_for_the_first_load(log: LogInMemory) -> None:
     node = Node("a", log)
     node.see("a")

@@ -13,11 +13,6 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 
 
-@pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
-
-
 async def test_answers_that_wait_take_a_bounded_amount_of_memory(
     log: LogInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,11 +18,6 @@ from barnabas.kernel.errors import ErrorCode
 from barnabas.messages import coordinator_pb2 as pb
 
 
-@pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
-
-
 async def test_a_zombie_cannot_commit(log: LogInMemory) -> None:
     old, new = Node("a", log), Node("b", log)
     old.see("a", 0)

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.core.records import OffsetRecord
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages import coordinator_pb2 as pb
 from jumping_time import jumping_time
@@ -25,11 +25,6 @@ def _retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.coordinator.limits.LOAD_RETRY_MS_MIN", 0)
     monkeypatch.setattr("barnabas.coordinator.limits.APPEND_RETRY_MS_MIN", 0)
     monkeypatch.setattr("barnabas.coordinator.limits.APPEND_RETRY_MS_MAX", 0)
-
-
-@pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
 
 
 def impatient() -> CoordinatorConfig:

@@ -12,6 +12,7 @@ from barnabas.coordinator.transactions.markers.marker import Marker
 from barnabas.coordinator.transactions.markers.places import Place
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.errors import ErrorCode
+from barnabas.kernel.gathering import gather
 from barnabas.kernel.kafka_values import ALL_REPLICAS
 from barnabas.links.errors import LinkError, OutcomeUnknown
 from barnabas.links.storage_messages import AppendBatches
@@ -37,6 +38,12 @@ class Post(Protocol):
 
         REQUEST_TIMED_OUT where nobody knows.
         """
+        ...
+
+    def send_at_once(
+        self, place: Place, marker: Marker, partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Those of `partitions` whose leader is in this process and has the marker for good before this returns."""
         ...
 
 
@@ -74,7 +81,23 @@ class LinkPost:
     ) -> list[ErrorCode]:
         if not place.is_coordinator:
             return await self._append(place, marker, partitions)
-        return await asyncio.gather(*(self._complete(place, marker, each.partition) for each in partitions))
+        return await gather(self._complete(place, marker, each.partition) for each in partitions)
+
+    def send_at_once(
+        self, place: Place, marker: Marker, partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartition]:
+        link = None if place.is_coordinator else self._link_to(int(place.id))
+        if link is None or link.here is None:
+            return []
+        node, batch = link.here, marker.as_batch(self._clock.now_ms())
+        told = []
+        for partition in partitions:
+            item = self._item(partition, marker)
+            if item is not None:
+                item.records = batch
+                if node.write_at_once(self._identity, item) is not None:
+                    told.append(partition)
+        return told
 
     async def _append(
         self, place: Place, marker: Marker, partitions: Sequence[TopicPartition]
@@ -90,19 +113,11 @@ class LinkPost:
         )
         codes = [ErrorCode.unknown_topic_or_partition] * len(partitions)
         sent = []
-        image = self._image()
-        for number, (name, index) in enumerate(partitions):
-            topic = image.topics.get(name)
-            if topic is None or index >= len(topic.partitions):
-                continue
-            item = PartitionAppend(
-                topic_id=topic.topic_id,
-                partition=index,
-                leader_epoch=topic.partitions[index].leader_epoch,
-                marker_transaction_version=marker.transaction_version,
-            )
-            request.add(item, batch)
-            sent.append(number)
+        for number, partition in enumerate(partitions):
+            item = self._item(partition, marker)
+            if item is not None:
+                request.add(item, batch)
+                sent.append(number)
         if not sent:
             return codes
         try:
@@ -114,6 +129,19 @@ class LinkPost:
         for number, code in zip(sent, answered, strict=True):
             codes[number] = code
         return codes
+
+    def _item(self, partition: TopicPartition, marker: Marker) -> PartitionAppend | None:
+        """What the leader is sent, but for the batch; None where there is no such partition."""
+        name, index = partition
+        topic = self._image().topics.get(name)
+        if topic is None or index >= len(topic.partitions):
+            return None
+        return PartitionAppend(
+            topic_id=topic.topic_id,
+            partition=index,
+            leader_epoch=topic.partitions[index].leader_epoch,
+            marker_transaction_version=marker.transaction_version,
+        )
 
     async def _complete(self, place: Place, marker: Marker, partition: int) -> ErrorCode:
         request = CompleteTransactionRequest(

@@ -238,6 +238,7 @@ class MarkerSender:
     def _dispatch(self, marking: _Marking, partitions: Iterable[TopicPartition], pause_ms: int) -> None:
         """Tell `partitions`, as far as there is somebody to tell; `pause_ms` is that before the next try."""
         gone: list[TopicPartition] = []
+        told: list[TopicPartition] = []
         groups: dict[Place | None, dict[TopicPartition, None]] = {}
         for partition in partitions:
             place = self._places.find(partition)
@@ -246,6 +247,10 @@ class MarkerSender:
             else:
                 groups.setdefault(place if isinstance(place, Place) else None, {})[partition] = None
         for to, group in groups.items():
+            if to is not None:
+                told += self._tell_at_once(marking, to, group)
+                if not group:
+                    continue
             parcel = self._open(marking, group, to, pause_ms)
             if to is None:
                 self._try_later(parcel, pause_ms)
@@ -257,7 +262,22 @@ class MarkerSender:
                 room.waiting.append(parcel)
         if gone:
             self._counts.on_gone(len(gone))
-            self._told(marking, gone)
+        if gone or told:
+            self._told(marking, gone + told)
+
+    def _tell_at_once(
+        self, marking: _Marking, place: Place, partitions: dict[TopicPartition, None]
+    ) -> list[TopicPartition]:
+        """Those of `partitions` that know now; they leave."""
+        try:
+            told = self._post.send_at_once(place, marking.marker, list(partitions))
+        except Exception:
+            log.exception("a marker cannot be sent", place=place.id)
+            return []
+        for each in told:
+            del partitions[each]
+            self._counts.on_answer(Reaction.TOLD)
+        return told
 
     def _open(
         self,

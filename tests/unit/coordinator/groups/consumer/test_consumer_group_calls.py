@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.groups.consumer.core.groups import GroupTimes
 from barnabas.coordinator.groups.consumer.settings import GroupSettings
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.config import ConfigError
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.kafka_values import BROKER_RESOURCE, GROUP_RESOURCE

@@ -27,11 +27,6 @@ from barnabas.metadata.image import TRANSACTION_STATE_TOPIC
 
 
 @pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
-
-
-@pytest.fixture
 def world() -> World:
     return a_world()
 

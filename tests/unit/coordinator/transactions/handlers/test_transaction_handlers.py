@@ -31,11 +31,6 @@ from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPI
 
 
 @pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
-
-
-@pytest.fixture
 def world() -> World:
     return a_world()
 

@@ -56,6 +56,18 @@ class Logs(FakePost):
         self.answers += [(name, code.name) for name, code in zip(names, codes, strict=True)]
         return codes
 
+    def send_at_once(
+        self, place: Place, marker: Marker, partitions: Sequence[TopicPartition]
+    ) -> list[TopicPartition]:
+        told = []
+        for each in super().send_at_once(place, marker, partitions):
+            name = f"{each.topic}-{each.partition}"
+            code = self._append(self.states[name], marker)
+            if code is ErrorCode.none:
+                self.answers.append((name, code.name))
+                told.append(each)
+        return told
+
     @staticmethod
     def _append(state: ProducerState, marker: Marker) -> ErrorCode:
         batch = marker.as_batch(0)

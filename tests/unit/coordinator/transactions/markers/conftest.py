@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from log_in_memory import LogInMemory
 from transaction_node import NEVER_MS
-
-
-@pytest.fixture
-def log() -> LogInMemory:
-    return LogInMemory()
 
 
 @pytest.fixture

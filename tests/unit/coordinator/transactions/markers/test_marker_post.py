@@ -31,6 +31,8 @@ NODE_1 = Place(False, "1", "node-1:1")
 class FakeStorage:
     """A storage node's link that answers at once."""
 
+    here: Any = None
+
     def __init__(self) -> None:
         self.appends = self
         self.sent: list[tuple[AppendBatches, int, float | None]] = []

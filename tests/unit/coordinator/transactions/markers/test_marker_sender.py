@@ -44,6 +44,21 @@ async def test_each_partition_is_told_where_it_lives(log: LogInMemory) -> None:
         assert await node.describe() == "CompleteCommit"
 
 
+async def test_who_does_not_know_at_once_is_asked(log: LogInMemory) -> None:
+    node = TransactionNode("a", a_world(), log)
+    node.post.is_here = True
+    node.post.codes["t-2"] = [ErrorCode.not_enough_replicas]
+    async with running(node):
+        await node.open("t-0", "t-1", "t-2", f"{GROUP_METADATA_TOPIC}-0")
+        await node.end()
+        await until_complete(log)
+        told = [name for _, name, _ in node.post.sent]
+        assert sorted(told) == [f"{GROUP_METADATA_TOPIC}-0", "t-0", "t-1", "t-2", "t-2"]
+        page = generate_latest(node.registry).decode()
+        assert 'barnabas_coordinator_markers_total{result="told"} 4.0' in page
+        assert 'barnabas_coordinator_markers_total{result="again"} 1.0' in page
+
+
 @pytest.mark.parametrize(("version", "epoch"), [(2, 1), (0, 0)])
 async def test_an_abort_by_either_rules(log: LogInMemory, version: int, epoch: int) -> None:
     node = TransactionNode("a", a_world(version=version), log)

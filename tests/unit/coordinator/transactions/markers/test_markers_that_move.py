@@ -20,7 +20,7 @@ from transaction_node import (
     until_loaded,
 )
 
-from barnabas.coordinator.runtime.partition_runtime import PartitionState
+from barnabas.coordinator.runtime.partition_state import PartitionState
 from barnabas.kernel.errors import ErrorCode
 from barnabas.metadata.image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 
@@ -235,6 +235,7 @@ async def test_what_is_lost_while_it_is_begun_is_not_begun(
     world = a_world()
     first, second = TransactionNode("a", world, log), TransactionNode("b", world, log)
     first.post.freeze("1")
+    second.post.is_here = False  # else nobody is told between two breaths
     async with running(first, second):
         for number in range(10):
             producer = await first.open("t-0", transactional_id=f"id-{number}")
