@@ -83,6 +83,7 @@ DECIDED_BY_THE_MACHINE: Final = {
     "storage/handlers/append_operation.py": "as directory_lane.py, which is told how long the append took",
     "storage/replica/appending.py": "as directory_lane.py, which is told how long the append took",
     "storage/replica/following.py": "as directory_lane.py, which is told how long the append took",
+    "storage/replica/refusing_log.py": "whether a log refuses what its disk takes, as directory_lane.py of the disk",
     "storage/upkeep/cleaning.py": "how fast the cleaner reads and writes",
 }
 """Who asks for `machine_seconds`, and what follows from them: no setting's time, and no peer's."""

@@ -104,6 +104,33 @@ def test_a_leader_whose_disk_fails_is_followed_by_another(make_cluster: Callable
     wait_until_in_sync(cluster, "failing")
 
 
+def test_a_leader_whose_log_cannot_have_its_next_file_is_followed_by_another(
+    make_cluster: Callable[..., Any],
+) -> None:
+    """Its disk is well, and so are the other partitions in that directory; once there is a way it is in sync again."""
+    cluster = make_cluster(nodes=NODES)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    config = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
+    topics = [NewTopic(name, 1, replica_assignment=[[1, 2, 3]], config=config) for name in ("gone", "beside")]
+    for made in admin.create_topics(topics).values():
+        made.result(WAIT_SECONDS)
+    for name in ("gone", "beside"):
+        wait_for(cluster, name, lambda part: (part.leader, len(part.isrs)) == (1, NODES))
+    there, away = cluster.data_dir / "node-1" / "gone-0", cluster.data_dir / "away"
+    there.rename(away)
+    values = [str(number) * 400_000 for number in range(6)]
+    began = time.monotonic()
+    for value in values:
+        cluster.produce("gone", [value])
+    assert time.monotonic() - began < 10, "nobody else took them"
+    wait_for(cluster, "gone", lambda part: part.leader in (2, 3) and 1 not in part.isrs)
+    assert partitions_of(cluster, "beside")[0].leader == 1, "nothing else has moved"
+    away.rename(there)
+    wait_for(cluster, "gone", lambda part: len(part.isrs) == NODES)
+    found = [record.value.decode() for record in cluster.wait_for_records("gone", len(values))]
+    assert found == values
+
+
 def test_a_follower_whose_disk_fails_does_not_lead_when_its_leader_dies(
     make_cluster: Callable[..., Any],
 ) -> None:

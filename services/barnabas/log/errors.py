@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,22 @@ from barnabas.kernel.errors import ErrorCode, KafkaError
 _OF_THE_DISK: Final = frozenset(
     (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENODEV, errno.ENXIO)
 )
-"""What says that the disk takes no more, whichever file is written. Others are about one file, or about the process (no
-descriptor is left)."""
+"""What says that the disk takes no more, whichever file is written."""
+
+_OF_THE_PROCESS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN))
+"""What says that the process, or its machine, has used up what it may have. It says nothing of any file."""
+
+
+class Refuser(enum.Enum):
+    """What is at fault when something cannot be written to a log."""
+
+    DISK = "disk"
+    """Nothing in its directory can be written."""
+    PROCESS = "process"
+    """No descriptor or no memory is left."""
+    LOG = "log"
+    """Its own directory is gone, or damaged, or something else stands where a file is to be: whatever is neither of the
+    others."""
 
 
 class LogStoreError(Exception):
@@ -48,11 +63,13 @@ def storage_error(directory: str, error: OSError) -> KafkaError:
     return KafkaError(ErrorCode.kafka_storage_error, f"{directory}: {error}")
 
 
-def is_of_disk(error: KafkaError) -> bool:
-    """Whether the disk has refused, and not only a log that is closed or trusted no more, or a process that has used up
-    what it may have; its `__cause__` has the error number.
+def refuser_of(error: KafkaError) -> Refuser | None:
+    """What has refused, by the error number that `__cause__` has; None where none did: the log is closed or trusted no
+    more, or its directory is slow.
     """
     cause = error.__cause__
     if error.code != ErrorCode.kafka_storage_error or not isinstance(cause, OSError):
-        return False
-    return cause.errno in _OF_THE_DISK
+        return None
+    if cause.errno in _OF_THE_DISK:
+        return Refuser.DISK
+    return Refuser.PROCESS if cause.errno in _OF_THE_PROCESS else Refuser.LOG

@@ -53,6 +53,7 @@ from barnabas.storage.metrics import StorageCollector
 from barnabas.storage.moves.moves_metrics import MovesCollector
 from barnabas.storage.replica.caught_up import CaughtUp
 from barnabas.storage.replica.refusing_disks import RefusingDisks
+from barnabas.storage.replica.refusing_logs import RefusingLogs
 from barnabas.storage.replica.replicas import Replicas
 from barnabas.storage.replication.fetchers import ReplicaFetchers
 from barnabas.storage.replication.follower_session import ReplicationHandler
@@ -193,6 +194,7 @@ class StorageNode:
         self.fetches = FetchHandler(reader, self.purgatory, self.replicas.counts)
         files = context.environment.files
         self.refusing_disks = RefusingDisks(self.replicas, lanes, clock, files)
+        self.refusing_logs = RefusingLogs(self.replicas, lanes, clock, files)
         self.upkeep = Upkeep(config, self.replicas, directories, lanes, clock)
         self.cleaning = Cleaning(self.replicas, directories, lanes, clock)
         self.disk_usage = DiskUsage(lanes, clock, files)
@@ -226,6 +228,7 @@ class StorageNode:
                     tasks.create_task(self._change_isr(subscription), name="in-sync replicas"),
                     tasks.create_task(self._report_replicas(subscription), name="offline replicas"),
                     tasks.create_task(self.refusing_disks.run(), name="refusing disks"),
+                    tasks.create_task(self.refusing_logs.run(), name="refusing logs"),
                     tasks.create_task(self._watch_lag(), name="lagging followers"),
                     tasks.create_task(self.upkeep.run(), name="upkeep"),
                     tasks.create_task(self.disk_usage.run(), name="disk usage"),

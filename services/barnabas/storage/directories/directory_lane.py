@@ -100,6 +100,8 @@ class DirectoryLane:
         self.refusals = DiskRefusals()
         self.given_up = asyncio.Event()
         """Set while the directory is given up."""
+        self.log_given_up = asyncio.Event()
+        """Set when a log in it is given up, and it is not: until `RefusingLogs` has seen that."""
         self.lines = RareLines(log, now)
         """For what fails again and again in this directory."""
         self._lock = threading.Lock()

@@ -1,9 +1,12 @@
-"""How often the disk of one log directory has refused to write, and what follows from that. Pure: no I/O, no clock.
+"""How often the disk of one log directory, or one log in it, has refused to write, and what follows from that. Pure: no
+I/O, no clock.
 
 Once is a hitch. A disk that refuses again and again is full, or broken, and nobody knows for how long. So the directory
 is *given up*: what is in it shall be led by others, where others can. It is taken back when nothing was refused for a
 while and a probe could be written; a longer while if it was taken back only a moment before, so that nothing flaps
 where a little room comes and goes.
+
+So it is with a log that cannot be written although its disk can (`RefusingLog`), which is given up alone.
 """
 
 from __future__ import annotations
@@ -17,19 +20,24 @@ NEVER: Final = float("-inf")
 
 
 class DiskRefusals:
-    """Owner of whether one log directory is given up. Times are in seconds, of whatever clock that only goes on."""
+    """Owner of whether one log directory, or one log, is given up. Times are in seconds, of whatever clock that only
+    goes on.
+    """
 
     __slots__ = (
         "_counted",
         "_given_up_at",
         "_last_at",
         "_quiet_seconds",
+        "_seconds_max",
         "_taken_back_at",
         "is_given_up",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, seconds_max: float = limits.REFUSALS_SECONDS_MAX) -> None:
+        """REFUSALS_MIN within `seconds_max` are enough."""
         self.is_given_up = False
+        self._seconds_max = seconds_max
         self._counted: deque[float] = deque(maxlen=limits.REFUSALS_MIN)
         """When the last ones came, but for those that came together with another."""
         self._last_at = NEVER
@@ -44,13 +52,18 @@ class DiskRefusals:
         if self.is_given_up or (counted and now - counted[-1] < limits.REFUSAL_APART_SECONDS):
             return False
         counted.append(now)
-        if len(counted) < limits.REFUSALS_MIN or now - counted[0] > limits.REFUSALS_SECONDS_MAX:
+        if len(counted) < limits.REFUSALS_MIN or now - counted[0] > self._seconds_max:
             return False
         is_soon = now - self._taken_back_at < limits.QUIET_SECONDS_MAX
         longer = min(2 * self._quiet_seconds, limits.QUIET_SECONDS_MAX)
         self._quiet_seconds = longer if is_soon else limits.QUIET_SECONDS_MIN
         self.is_given_up, self._given_up_at = True, now
         return True
+
+    def on_success(self) -> None:
+        """Where only refusals in a row count: something was written. What is given up is taken back by a probe only."""
+        if not self.is_given_up:
+            self._counted.clear()
 
     def is_quiet(self, now: float) -> bool:
         """Whether nothing was refused for so long that a probe is to say how the disk is."""

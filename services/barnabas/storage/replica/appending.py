@@ -18,7 +18,7 @@ from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.kafka_values import ALL_REPLICAS, NO_EPOCH
 from barnabas.log.config import LogConfig
-from barnabas.log.errors import WouldBlock, is_of_disk
+from barnabas.log.errors import Refuser, WouldBlock, refuser_of
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo, AppendOrigin, CheckedAppend
 from barnabas.log.producers.refused_sequences import RefusedSequences
@@ -28,7 +28,14 @@ from barnabas.records.validate import LongCheck
 from barnabas.storage.directories.directory_lane import DirectoryLane, LaneItem
 from barnabas.storage.directories.lane_queue import LaneQueue
 from barnabas.storage.replica.coordinator_claim import CoordinatorClaim
-from barnabas.storage.replica.error_codes import FENCED_EPOCH, NOT_LEADER, UNKNOWN_EPOCH
+from barnabas.storage.replica.error_codes import (
+    FENCED_EPOCH,
+    NOT_LEADER,
+    REMOVED,
+    STORAGE_ERROR,
+    UNKNOWN_EPOCH,
+)
+from barnabas.storage.replica.refusing_log import RefusingLog
 from barnabas.storage.transactions.unverified import UnverifiedBatches
 
 if TYPE_CHECKING:
@@ -41,7 +48,16 @@ OnAppended = Callable[[AppendInfo | None, KafkaError | None, float], None]
 class Appending:
     """Owner of what one replica has in the writer thread, and of what its clients are to send again."""
 
-    __slots__ = ("_lane", "_log", "_queue", "_replica", "refused", "refuses_clients", "unverified")
+    __slots__ = (
+        "_lane",
+        "_log",
+        "_queue",
+        "_replica",
+        "refused",
+        "refuses_clients",
+        "refusing",
+        "unverified",
+    )
 
     def __init__(self, replica: Replica, refused: RefusedSequences) -> None:
         """`refused` is what clients were told to send again before there was this replica."""
@@ -53,6 +69,8 @@ class Appending:
         """What clients are to send again: it was given up, here or in the log."""
         self.refuses_clients = False
         """Whether nothing of clients is taken, for another node is about to lead."""
+        self.refusing: RefusingLog | None = None
+        """Once the log was refused something for a reason of its own."""
         self.unverified = UnverifiedBatches()
         """What waits until the coordinators of its transactions have been asked."""
 
@@ -63,6 +81,7 @@ class Appending:
             opened.guards = self._log.guards
         self._log = opened
         self._lane = lane
+        self.refusing = None
         self._queue = queue
 
     def check_known(self, records: bytes) -> None:
@@ -329,8 +348,10 @@ class Appending:
 
     @property
     def _hands_over(self) -> bool:
-        """Whether another node is about to lead because the disk refuses."""
-        return self._lane is not None and self._lane.hands_over and len(self._replica.record.isr) > 1
+        """Whether another node is about to lead because the disk refuses, or the log."""
+        lane, refusing = self._lane, self.refusing
+        hands_over = (lane is not None and lane.hands_over) or (refusing is not None and refusing.hands_over)
+        return hands_over and len(self._replica.record.isr) > 1
 
     def _write(
         self,
@@ -385,14 +406,53 @@ class Appending:
         counts.messages_in += end_offset - info.base_offset
         counts.bytes_in += size_bytes
         assert lane is not None, "a leader has its log"
-        if lane.is_refusing:
-            lane.on_success()
+        if lane.is_refusing or self.refusing is not None:
+            self.on_success()
         replica.on_appended(end_offset, size_bytes)
 
     def _on_refused(self, refused: KafkaError, size_bytes: int) -> None:
-        if is_of_disk(refused):
-            self._replica.on_disk_refusal(refused.message)
+        self.on_refusal(refused)
         self.count_refused(int(refused.code), size_bytes)
+
+    # -- what the disk takes, from a leader or a follower -------------------------------------------------------
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether others are to lead where they can: the disk of its directory refuses to write, or the log does."""
+        lane, refusing = self._lane, self.refusing
+        return (lane is not None and lane.refusals.is_given_up) or (
+            refusing is not None and refusing.refusals.is_given_up
+        )
+
+    def on_refusal(self, refused: KafkaError) -> None:
+        """Something could not be written. That a log is gone or offline already says nothing more."""
+        lane, replica = self._lane, self._replica
+        refuser = refuser_of(refused)
+        if refuser is None or lane is None or replica.error in (STORAGE_ERROR, REMOVED):
+            return
+        match refuser:
+            case Refuser.DISK:
+                lane.on_refusal(refused.message)
+            case Refuser.PROCESS:
+                lane.lines.error(
+                    "cannot append: the process lacks what it needs; see its limits of descriptors and memory",
+                    log_dir=lane.path,
+                    reason=refused.message,
+                )
+            case Refuser.LOG:
+                if self.refusing is None:
+                    self.refusing = RefusingLog(replica, lane)
+                self.refusing.on_refusal(refused.message)
+
+    def on_success(self) -> None:
+        """Something was written."""
+        assert self._lane is not None, "it was written somewhere"
+        if self._lane.is_refusing:
+            self._lane.on_success()
+        if self.refusing is not None:
+            self.refusing.refusals.on_success()
+
+    # -- the counts ---------------------------------------------------------------------------------------------
 
     def count_refused(self, error_code: int, size_bytes: int) -> None:
         """An append was not done, or not to be acknowledged, with this code of Kafka's."""

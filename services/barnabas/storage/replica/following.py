@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.kernel.clock import machine_seconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.kernel.logs import get_logger
-from barnabas.log.errors import WouldBlock, is_of_disk
+from barnabas.log.errors import WouldBlock
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.prepared_batches import AppendInfo
 from barnabas.messages.storage_pb2 import ReplicaRecords
@@ -336,8 +336,8 @@ class Following:
             counts.reassigned_bytes_in += size_bytes if replica.is_being_added else 0
             if is_throttled(replica.settings.follower_throttled, replica.index):
                 self._followed.quota.record(size_bytes, asyncio.get_running_loop().time() * 1000)
-            if lane.is_refusing:
-                lane.on_success()
+            if lane.is_refusing or replica.appending.refusing is not None:
+                replica.appending.on_success()
             replica.on_appended(info.last_offset + 1, size_bytes)
         if self._state is not state:
             return
@@ -357,8 +357,7 @@ class Following:
                 self._fail(repr(error))  # a fault of ours, which the lane has logged
             return
         if error.code == ErrorCode.kafka_storage_error:
-            if is_of_disk(error):
-                replica.on_disk_refusal(error.message)
+            replica.appending.on_refusal(error)
             state.refusals += 1
         if self._state is not state:
             return

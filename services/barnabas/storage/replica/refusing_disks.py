@@ -9,7 +9,7 @@ the controller hears of that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from barnabas.kernel.clock import Clock
@@ -41,7 +41,7 @@ class RefusingDisks:
     async def _watch(self, lane: DirectoryLane) -> None:
         while True:
             await lane.given_up.wait()
-            await self._until_copied(lane)
+            await until_copied(lambda: self._replicas_in(lane))
             self._look_at_replicas(lane)
             while lane.refusals.is_given_up:
                 await self._clock.sleep(limits.PROBE_SECONDS)
@@ -58,19 +58,20 @@ class RefusingDisks:
             return  # what it refuses the log has said already
         lane.on_probe()
 
-    async def _until_copied(self, lane: DirectoryLane) -> None:
-        """The others get a moment for what they do not have yet."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + limits.HAND_OVER_COPY_SECONDS_MAX
-        while loop.time() < until and not all(map(_is_copied, self._replicas_in(lane))):
-            await asyncio.sleep(limits.COPIED_CHECK_SECONDS)
-
     def _look_at_replicas(self, lane: DirectoryLane) -> None:
         for replica in self._replicas_in(lane):
             self._replicas.reports.look_at(replica)
 
     def _replicas_in(self, lane: DirectoryLane) -> list[Replica]:
         return [each for each in self._replicas.by_partition.values() if each.lane is lane]
+
+
+async def until_copied(replicas: Callable[[], Iterable[Replica]]) -> None:
+    """The others get a moment for what they do not have yet of `replicas`."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + limits.HAND_OVER_COPY_SECONDS_MAX
+    while loop.time() < until and not all(map(_is_copied, replicas())):
+        await asyncio.sleep(limits.COPIED_CHECK_SECONDS)
 
 
 def _is_copied(replica: Replica) -> bool:

@@ -227,11 +227,6 @@ class Replica:
         self._fail_appends(error_code)
         self._complete_watchers()
 
-    def on_disk_refusal(self, reason: str) -> None:
-        """The disk refused an append. That of a log which is gone or offline says nothing of its directory."""
-        if self.lane is not None and self.error not in (STORAGE_ERROR, REMOVED):
-            self.lane.on_refusal(reason)
-
     # -- its part in the cluster --------------------------------------------------------------------------------
 
     def follow(self, record: PartitionRecord) -> None:

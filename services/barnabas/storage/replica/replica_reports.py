@@ -1,10 +1,11 @@
 """Replicas whose logs cannot be used, as this node reports them to the controller (ReportReplicas).
 
-A log may be damaged, its directory may be offline, its disk may have failed a sync, or may take no more records
-(`DiskRefusals`). Where the partition has other replicas one of those shall lead, and this one is not to be counted as
-in sync. So the controller hears of it, and hears again once the log can be used. One whose disk only takes no more
-records goes on where nobody in sync can take over: it is better than none. What it took comes back with the metadata,
-in the partition's record; for as long as that says something else than is so, it is told again.
+A log may be damaged, its directory may be offline, its disk may have failed a sync, or take no more records
+(`RefusingDisks`), or the log alone may take none (`RefusingLogs`). Where the partition has other replicas one of those
+shall lead, and this one is not to be counted as in sync. So the controller hears of it, and hears again once the log
+can be used. One that only takes no more records goes on where nobody in sync can take over: it is better than none.
+What the controller took comes back with the metadata, in the partition's record; for as long as that says something
+else than is so, it is told again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class ReplicaReports:
 
     def _is_unusable(self, replica: Replica) -> bool:
         """Whether the controller is to take its log for one that cannot be used."""
-        if replica.is_offline or replica.lane is None or not replica.lane.refusals.is_given_up:
+        if replica.is_offline or not replica.appending.is_given_up:
             return replica.is_offline
         record = replica.record
         if record.leader == self._node_id:
