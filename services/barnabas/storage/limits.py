@@ -205,6 +205,9 @@ ISR_RETRY_SECONDS_MAX: Final = 1.0
 ISR_CHANGES_PER_CALL: Final = 1_000
 """Partitions in one call."""
 
+LAG_CHECK_SECONDS_MIN: Final = 0.1
+"""How often followers that lag are looked for at most: replica.lag.time.max.ms has no bound, as in Kafka."""
+
 LAG_CHECKS_AT_ONCE: Final = 1_000
 """Partitions whose followers are looked over before others have their turn on the event loop."""
 

@@ -71,9 +71,9 @@ class IsrChanges:
         self.look_for_laggards(replica, math.inf)
 
     async def watch(self, replicas: Callable[[], Iterable[Replica]], lag_ms_max: float) -> None:
-        """Look for laggards twice in `lag_ms_max`, replica.lag.time.max.ms, until cancelled."""
+        """Look for laggards twice in `lag_ms_max`, replica.lag.time.max.ms, but not all the time, until cancelled."""
         while True:
-            await asyncio.sleep(lag_ms_max / 2000)
+            await asyncio.sleep(max(lag_ms_max / 2000, limits.LAG_CHECK_SECONDS_MIN))
             for number, replica in enumerate(list(replicas())):
                 if replica.leader is not None:
                     self.look_for_laggards(replica, lag_ms_max)

@@ -62,3 +62,23 @@ async def test_who_is_another_process_by_the_time_of_a_refusal_is_proposed_again
         await asyncio.sleep(0)
     running.cancel()
     assert asked == [[(1, 5), (2, 7)], [(1, 5), (2, 8)]][: 1 + is_new_process]
+
+
+@pytest.mark.parametrize("lag_ms_max", [0, -1, -(2**63)])
+async def test_where_no_lag_is_allowed_laggards_are_not_looked_for_all_the_time(lag_ms_max: int) -> None:
+    """Kafka's setting has no bound; the loop would take a whole core."""
+    looked = list[None]()
+
+    def replicas() -> list[Replica]:
+        looked.append(None)
+        return []
+
+    image = cast(Any, lambda: SimpleNamespace(eligible_epochs={}, nodes={}))
+    watching = asyncio.create_task(IsrChanges(1, image).watch(replicas, lag_ms_max))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert looked == [], "it rests before each look"
+    async with asyncio.timeout(20):
+        while not looked:
+            await asyncio.sleep(0.01)
+    watching.cancel()
