@@ -172,6 +172,41 @@ def test_a_drain_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) ->
     assert checks(run, 0) == []
 
 
+def test_a_rebalance_is_interrupted_and_goes_on(make_cluster: Callable[..., Any]) -> None:
+    """What it moved stays, what it began goes on in the cluster, and the same command again does the rest."""
+    cluster = make_cluster(nodes=3)
+    run = CommandLine(f"127.0.0.1:{cluster.port + 1}")
+    many = make_topic(cluster, "many", 60, assignment=[[1, 2]] * 60)
+    for number in range(60):
+        cluster.produce(many, [str(number)], partition=number)
+    rebalance = subprocess.Popen(
+        [str(executable()), "rebalance", "--yes", "--at-once", "1"],
+        env=run.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + BEGUN_SECONDS_MAX
+        while node_rows(run)[3]["replicas"] < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(rebalance.pid, signal.SIGINT)
+        _, said = rebalance.communicate(timeout=BEGUN_SECONDS_MAX)
+    finally:
+        rebalance.kill()
+    assert rebalance.returncode == 130, said
+    assert "run the same command again" in said
+    assert 3 <= node_rows(run)[3]["replicas"] < 36, "half way"
+    assert "unbalanced" in checks(run, 1)
+    run("rebalance", "--yes", "--at-once", "10")
+    rows = node_rows(run)
+    assert all(abs(row["replicas"] - 40) <= 4 for row in rows.values()), rows
+    assert [row["leaders"] for row in rows.values()] == [20, 20, 20]
+    assert all(len(set(replicas)) == 2 for replicas in replicas_of(run, many)), "nothing was left half moved"
+    until(lambda: checks(run, 0), [])
+    records = cluster.wait_for_records(many, 60)
+    assert sorted(int(record.value) for record in records) == list(range(60))
+
+
 def test_where_one_broker_stands_for_all(make_cluster: Callable[..., Any]) -> None:
     cluster = make_cluster(nodes=3, advertise="one")
     run = CommandLine(cluster.bootstrap)
