@@ -391,7 +391,7 @@ PLANTED: Final[dict[str, Plant]] = {
         Replica, "_fail_appends", _still_wait, 34, 3, finds="was acknowledged to"
     ),
     "read-above-the-high-watermark": Plant(reading, "_ends", _all_that_is_there, 0, 3),
-    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 5, 3),
+    "answer-a-commit-before-it-is-replicated": Plant(topic_log, "ALL_REPLICAS", lambda _: 1, 6, 3),
     "broker-answers-a-commit-before-it-is-replicated": Plant(
         local_link, "_as_request", by_the_leader_alone, 85, 3, finds=OWNER_KNOWS_LESS
     ),
