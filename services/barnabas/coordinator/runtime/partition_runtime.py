@@ -353,20 +353,22 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     def _end_turn(self) -> None:
         """Write what was decided in it: at once where the log is that near, else it is for `_write_forever`."""
         self._turn = None
-        queue = self._queue
-        while self.state is PartitionState.SERVING and queue.has_next and not queue.under_way:
-            began, append = perf_counter(), queue.next_append()
-            if append.traceparent:
-                break  # the other way has the spans
-            first_offset = self._log.append_at_once(
-                self.partition, self.coordinator_epoch, append.batches, self._log_end
-            )
-            if first_offset is None:
-                break
-            self._metrics.append_seconds.observe(perf_counter() - began)
-            self._on_written(first_offset, append)
-        if queue or self._broken:
+        try:
+            while self.state is PartitionState.SERVING and self._queue.has_next and not self._queue.under_way:
+                self._write_at_once(self._queue.next_append())
+        except Exception:
+            self._logger.exception("partition failed")
+            self.state, self._broken = PartitionState.LOADING, True
+        if self._queue or self._broken:
             self._queued.set()
+
+    def _write_at_once(self, append: Append) -> None:
+        """It stays under way where that cannot be; so does what is traced, as the other way has the spans."""
+        began, place = perf_counter(), (self.partition, self.coordinator_epoch)
+        near = None if append.traceparent else self._log.append_at_once(*place, append.batches, self._log_end)
+        if near is not None:
+            self._metrics.append_seconds.observe(perf_counter() - began)
+            self._on_written(near, append)
 
     def _on_written(self, first_offset: int, append: Append) -> None:
         """What was under way is in the log: say what rests on it."""

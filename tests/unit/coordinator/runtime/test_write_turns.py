@@ -79,3 +79,26 @@ async def test_what_is_traced_goes_where_the_spans_are(
         with in_trace(f"00-{1:032x}-{2:016x}-01"):
             assert await node.commit(7) is ErrorCode.none
         assert (sent, node.state()) == (1, PartitionState.SERVING)
+
+
+async def test_a_fault_on_the_way_has_the_partition_read_again(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever, and what is in the log is known again."""
+    node = Node("a", log)
+    node.see("a")
+    async with running(node):
+        assert await node.commit(5) is ErrorCode.none
+        (runtime,) = node.coordinator.partitions.runtimes()
+
+        def fail(_: object) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(runtime.shard, "on_committed", fail)
+        async with asyncio.timeout(5):
+            assert await node.commit(6) is ErrorCode.unknown_server_error
+        async with asyncio.timeout(5):
+            while node.state() is not PartitionState.SERVING:
+                await asyncio.sleep(0.01)
+        assert await node.fetch() == 6
+        assert await node.commit(7) is ErrorCode.none
