@@ -240,6 +240,9 @@ class Following:
             return None
         try:
             step = state.on_answer(answer, records, opened)
+            if isinstance(step, Append | Learn):
+                # What was lost behind its leader's end is in nobody's log by now, and was not committed.
+                self._lacking_before = min(self._lacking_before, answer.log_end_offset)
             return None if step is None else self._carry_out(step, state, records)
         except Exception as error:
             log.exception("a leader's answer could not be carried out", partition=self._replica.name)
@@ -268,6 +271,8 @@ class Following:
         """What the leader says of its high watermark and its log's start holds here, too."""
         replica, opened = self._replica, self._log
         assert opened is not None, "it follows with its log"
+        if not self.lacks_any(replica.end_offset):
+            self._lacking_before = 0
         replica.advance_high_watermark()
         # Not past the high watermark: a leader's log may have moved on past what it answered with (KAFKA-7104).
         opened.maybe_increment_log_start_offset(min(state.log_start_offset, replica.high_watermark))
@@ -398,7 +403,10 @@ class Following:
                 self._on_refused(state, error)
                 return
             assert isinstance(result, int)
-            self._lacking_before = offset if result < offset else min(self._lacking_before, offset)
+            if result < offset:
+                self._lacking_before = offset
+            elif not fully:  # else its leader may have more of what was lost than went with its start
+                self._lacking_before = min(self._lacking_before, offset)
             if replica.leader is not None and self.lacks_any(result):
                 replica.go_offline(DAMAGED)
             if replica.leader is not None:

@@ -26,6 +26,20 @@ def damage(path: Path, number: int) -> None:
     path.write_bytes(data)
 
 
+def hold_cuts(monkeypatch: pytest.MonkeyPatch, go: threading.Event) -> list[Cut]:
+    """Segments are cut once `go` is set; those that were to be."""
+    begun: list[Cut] = []
+    cut_at = Segment.cut_at
+
+    def held(segment: Segment, cut: Cut) -> None:
+        begun.append(cut)
+        go.wait(20)
+        cut_at(segment, cut)
+
+    monkeypatch.setattr(Segment, "cut_at", held)
+    return begun
+
+
 async def test_it_copies_again_what_is_committed(tmp_path: Path) -> None:
     """What its leader does not have begins behind the damage, in a segment of which the end cannot be read."""
     async with run_nodes(tmp_path, 3) as nodes:
@@ -79,15 +93,7 @@ async def test_it_does_not_lead_before_that(
         assert opened is not None
         replica.appending.append(batch(b"lost"), 0, 1)
         damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
-        begun: list[Cut] = []
-        cut_at = Segment.cut_at
-
-        def held(segment: Segment, cut: Cut) -> None:
-            begun.append(cut)
-            go.wait(20)
-            cut_at(segment, cut)
-
-        monkeypatch.setattr(Segment, "cut_at", held)
+        begun = hold_cuts(monkeypatch, go)
         nodes.elect(2, (1, 2, 3))
         await until(lambda: begun)
         await nodes.stop(2, crash=True)
@@ -124,7 +130,79 @@ async def test_it_leads_once_it_has_copied_it(tmp_path: Path) -> None:
         replica.appending.append(batch(b"lost"), 0, 1)
         damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
         nodes.elect(2, (1, 2))
-        await until(lambda: nodes.end(1) == 6 and nodes.bytes_of(1) == nodes.bytes_of(2))
+        await until(lambda: nodes.end(1) == 6 and not replica.following.lacks_any(0))
+        assert nodes.bytes_of(1) == nodes.bytes_of(2)
         nodes.elect(1, (1, 2))
         await committed(nodes, append(nodes, b"next"))
         assert not replica.is_offline
+
+
+async def test_it_lacks_nothing_that_its_next_leader_does_not_have(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the former one had beyond that was not committed."""
+    async with run_nodes(tmp_path, 3) as nodes:
+        for number in range(6):
+            end = append(nodes, b"%d" % number)
+        await committed(nodes, end)
+        await nodes.until_equal()
+        await nodes.stop(3, crash=False)
+        for number in range(6, 8):
+            append(nodes, b"%d" % number)
+        await until(lambda: nodes.end(2) == 8)
+        nodes.elect(2, (1, 2, 3), only=(2,))
+        replica = nodes.replica(1)
+        opened = replica.log
+        assert opened is not None
+        replica.appending.append(batch(b"lost"), 0, 1)
+        damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
+        begun = hold_cuts(monkeypatch, go)
+        nodes.elect(2, (1, 2, 3))
+        await until(lambda: begun)
+        await nodes.stop(2, crash=True)
+        await nodes.start(3)
+        nodes.elect(3, (1, 3))
+        go.set()
+        await nodes.until_equal()
+        await nodes.stop(3, crash=True)
+        nodes.elect(1, (1,))
+        assert not replica.is_offline
+        await committed(nodes, append(nodes, b"next"))
+
+
+async def test_it_lacks_what_its_leader_has_beyond_a_start_that_moved(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was left of its log is deleted; it begins anew where its leader does, and has not copied the rest."""
+    async with run_nodes(tmp_path, 3) as nodes:
+        for number in range(6):
+            end = append(nodes, b"%d" % number)
+        await committed(nodes, end)
+        await nodes.until_equal()
+        kept = nodes.bytes_of(3)
+        nodes.elect(2, (1, 2, 3), only=(2, 3))  # node 1 has not heard of it
+        replica, leader = nodes.replica(1), nodes.replica(2)
+        opened, leaders = replica.log, leader.log
+        assert opened is not None
+        assert leaders is not None
+        replica.appending.append(batch(b"lost"), 0, 1)
+        damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
+        leaders.maybe_increment_log_start_offset(5)
+        begun: list[int] = []
+        begin_anew = opened.truncate_fully_and_start_at
+
+        def held(offset: int) -> int:
+            begun.append(offset)
+            go.wait(20)
+            return begin_anew(offset)
+
+        monkeypatch.setattr(opened, "truncate_fully_and_start_at", held)
+        nodes.elect(2, (1, 2, 3))
+        await until(lambda: begun, nodes.state)
+        await nodes.stop(2, crash=True)
+        go.set()
+        await until(lambda: nodes.end(1) == 5)
+        nodes.elect(1, (1, 3))
+        await until(lambda: replica.is_offline)
+        await asyncio.sleep(0.05)
+        assert (begun, nodes.bytes_of(3)) == ([5], kept)
