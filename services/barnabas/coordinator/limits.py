@@ -148,8 +148,9 @@ MARKER_GIVEN_UP_MS: Final = 60_000
 WRITTEN_MARKERS_AT_ONCE: Final = 100
 """Markers of one WriteTxnMarkers that are on their way at a time."""
 
-MARKING_YIELD_TRANSACTIONS: Final = 200
-"""Ended transactions whose markers are sent before the event loop gets a turn."""
+MARKING_YIELD_PARTITIONS: Final = 500
+"""Partitions that are told how transactions ended before the event loop gets a turn, and what the last of these
+transactions has beyond that: where a log is in the process, its marker is written meanwhile."""
 
 LAG_INTERVAL_SECONDS: Final = 1.0
 """Lag is not measured again sooner, however often the metrics are asked for."""

@@ -159,8 +159,9 @@ class MarkerSender:
                 continue
             for ended in runtime.shard.take_ready_to_mark():
                 self._begin(runtime, ended)
-                begun += 1
-                if begun % limits.MARKING_YIELD_TRANSACTIONS == 0:
+                begun += max(1, len(ended.partitions))
+                if begun >= limits.MARKING_YIELD_PARTITIONS:
+                    begun = 0
                     await asyncio.sleep(0)
 
     def _begin(self, runtime: TransactionRuntime, ended: EndedTransaction) -> None:

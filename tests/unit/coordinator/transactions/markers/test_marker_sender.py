@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from log_in_memory import LogInMemory
@@ -289,7 +290,7 @@ async def test_room_of_what_nobody_waits_for_any_more_is_free_again(
 
 
 async def test_a_thousand_at_once(log: LogInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_TRANSACTIONS", 7)
+    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_PARTITIONS", 7)
     world = a_world()
     first, second = TransactionNode("a", world, log), TransactionNode("b", world, log)
     first.post.freeze("1")
@@ -306,6 +307,39 @@ async def test_a_thousand_at_once(log: LogInMemory, monkeypatch: pytest.MonkeyPa
         assert states(log).count("CompleteCommit") == 100
         assert len(second.post.sent) == 200
         assert list(second.coordinator.markers.waiting()) == []
+
+
+async def test_the_loop_has_its_turns_while_many_partitions_are_told(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_PARTITIONS", 50)
+    world = a_world()
+    world.topic("wide", *([1] * 40))
+    first, second = TransactionNode("a", world, log), TransactionNode("b", world, log)
+    names = [f"wide-{index}" for index in range(40)]
+    first.post.freeze("1")
+    second.post.is_here = True
+    told: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            told.append(len(second.post.sent))
+            await asyncio.sleep(0)
+
+    async with running(first, second):
+        for number in range(20):
+            producer = await first.open(*names, transactional_id=f"id-{number}")
+            await first.end(f"id-{number}", producer)
+        await settle()
+        watching = asyncio.create_task(watch())
+        log.epochs[0] = 1
+        world.own(TRANSACTION_STATE_TOPIC, "b", 1)
+        await until_loaded(second)
+        for _ in range(20):
+            await settle()
+        watching.cancel()
+        assert told[-1] == 20 * 40
+        assert max(later - sooner for sooner, later in itertools.pairwise(told)) <= 80
 
 
 # -- once, because somebody wants it ---------------------------------------------------------------------------------

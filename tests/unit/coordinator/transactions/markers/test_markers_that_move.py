@@ -231,7 +231,7 @@ async def test_what_is_lost_while_it_is_begun_is_not_begun(
     log: LogInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where many are told there are breaths in between, and the metadata may come in one of them."""
-    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_TRANSACTIONS", 1)
+    monkeypatch.setattr("barnabas.coordinator.limits.MARKING_YIELD_PARTITIONS", 1)
     world = a_world()
     first, second = TransactionNode("a", world, log), TransactionNode("b", world, log)
     first.post.freeze("1")
