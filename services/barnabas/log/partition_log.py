@@ -309,6 +309,10 @@ class PartitionLog:
         """Begin a new segment now, unless the active one is empty. For a thread."""
         self._roller.roll()
 
+    def check_place(self) -> None:
+        """Raises OSError where the log is not what its directory's name leads to. For a thread."""
+        self._roller.check_place()
+
     def skip_to(self, offset: int) -> None:
         """The next record gets `offset`, or a later one. For a thread."""
         self._roller.skip_to(offset)

@@ -7,6 +7,8 @@ else is written.
 from __future__ import annotations
 
 import contextlib
+import errno
+from typing import Final
 
 from barnabas.kernel.errors import KafkaError
 from barnabas.log.config import LogConfig
@@ -15,8 +17,10 @@ from barnabas.log.flusher import LogFlusher
 from barnabas.log.locks import Locks
 from barnabas.log.log_state import LogState
 from barnabas.log.producers.log_producers import LogProducers
-from barnabas.log.segments.segment import RollLimits, Segment, remove_marked
+from barnabas.log.segments.segment import LOG_SUFFIX, RollLimits, Segment, remove_marked
 from barnabas.log.trust import Trust
+
+_IN_ITS_PLACE: Final = "something else is in the place of the log's newest segment"
 
 
 class SegmentRoller:
@@ -76,6 +80,7 @@ class SegmentRoller:
             return old
         if self.is_unclear:
             self.clear_up()
+        self.check_place()
         self._flusher.sync_before_roll()
         if old.size:
             old.finish()
@@ -101,6 +106,17 @@ class SegmentRoller:
             with contextlib.suppress(OSError):
                 remove_marked(state.files, old.mark_deleted())
         return new
+
+    def check_place(self) -> None:
+        """Raises OSError where the name of the active segment's file leads to nothing, or to less than the segment has:
+        what is in the place of the log's directory is not the log. A segment begun there would pass for all of it at
+        the next start, and what came before for deleted. For a thread.
+        """
+        active = self._state.end[1]
+        size = active.size  # first: it may grow meanwhile
+        path = active.path(LOG_SUFFIX)
+        if self._state.files.stat(path).st_size < size:
+            raise OSError(errno.ESTALE, _IN_ITS_PLACE, path)
 
     def failed_write(self, error: OSError) -> KafkaError:
         """An append's write failed; what it left is removed now, or before the next. Returns what to raise."""

@@ -2,17 +2,17 @@
 
 As with a log directory that is given up (`RefusingDisks`): a leader that has others in sync takes no more records for a
 moment, so that those get all that was acknowledged; then `ReplicaReports` tells of it. As a follower it goes on trying.
-It is taken back when nothing was refused for a while and its directory can be written.
+It is taken back when nothing was refused for a while, the log is in its place, and its directory can be written.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import partial
 
 from barnabas.kernel.clock import Clock
 from barnabas.kernel.files import Files
+from barnabas.log.partition_log import PartitionLog
 from barnabas.storage import limits
 from barnabas.storage.directories.directory_lane import DirectoryLane
 from barnabas.storage.directories.disk_probe import write_probe
@@ -81,9 +81,8 @@ class RefusingLogs:
             return True
         if not refusing.is_to_be_probed:
             return False
-        probe = partial(write_probe, self._files, opened.directory)
         try:
-            await asyncio.get_running_loop().run_in_executor(lane.upkeep, probe)
+            await asyncio.get_running_loop().run_in_executor(lane.upkeep, _probe, self._files, opened)
         except OSError:
             return False  # what it refuses the log has said already
         return refusing.on_probe()
@@ -94,3 +93,9 @@ class RefusingLogs:
 
     def _is_here(self, replica: Replica) -> bool:
         return self._replicas.by_partition.get((replica.topic_id, replica.index)) is replica
+
+
+def _probe(files: Files, opened: PartitionLog) -> None:
+    """For a thread. Raises OSError."""
+    opened.check_place()  # what can be written may be an empty directory that somebody made in its place
+    write_probe(files, opened.directory)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -264,6 +265,24 @@ async def test_it_is_taken_back_when_its_directory_can_be_written(refusing: Refu
     await refusing.until(lambda: refusing.known == {0: (False, False)})
     refusing.show(NODE_ID, (1, 2, 3))
     assert await refusing.append() == 0
+
+
+async def test_an_empty_directory_in_its_place_is_not_the_log(refusing: Refusing) -> None:
+    """A segment begun there would be all that the next start finds, and who led with it would have others delete what
+    came before.
+    """
+    await refusing.create()
+    mend, there = refusing.gone(), refusing.directory / "events-0"
+    there.mkdir()
+    await refusing.refuse()
+    await refusing.until(lambda: refusing.known == {0: (True, True)})
+    refusing.show(2, (2, 3), offline=(NODE_ID,))
+    await refusing.settle()
+    assert refusing.known == {0: (True, True)}
+    assert list(there.glob("*.log")) == []
+    shutil.rmtree(there)
+    mend()
+    await refusing.until(lambda: refusing.known == {0: (False, False)})
 
 
 async def test_it_is_given_up_again_and_again(refusing: Refusing) -> None:
