@@ -70,9 +70,11 @@ class RefusingLogs:
             while given_up:
                 await self._clock.sleep(limits.PROBE_SECONDS)
                 for replica, refusing in list(given_up.items()):
-                    if await self._is_over(replica, refusing, lane):
+                    if not await self._is_over(replica, refusing, lane):
+                        continue
+                    if given_up[replica] is refusing:  # else another log of it was given up meanwhile
                         del given_up[replica]
-                        self._look_at(replica)
+                    self._look_at(replica)
 
     async def _is_over(self, replica: Replica, refusing: RefusingLog, lane: DirectoryLane) -> bool:
         """Whether the log is taken back, or it is about another one by now. One whose disk does not answer is not."""

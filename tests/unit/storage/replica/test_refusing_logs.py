@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from barnabas.messages.controller_pb2 import ReplicaReport
 from barnabas.messages.metadata_pb2 import MetadataRecord, PartitionRecord
 from barnabas.metadata.image import partition_key
 from barnabas.storage import limits
+from barnabas.storage.replica import refusing_logs
 from barnabas.storage.replica.refusing_disks import RefusingDisks
 from barnabas.storage.replica.refusing_logs import RefusingLogs
 
@@ -336,3 +338,30 @@ async def test_a_topic_that_is_gone_meanwhile_is_told_of_no_more(refusing: Refus
     refusing.node.snapshot()
     await refusing.settle()
     assert refusing.known == {}
+
+
+async def test_a_probe_that_ends_late_says_nothing_of_the_log_since(
+    refusing: Refusing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await refusing.create()
+    mend = refusing.gone()
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def probe(*_: object) -> None:
+        has_begun.set()
+        assert may_end.wait(20)
+
+    monkeypatch.setattr(refusing_logs, "_probe", probe)
+    await refusing.refuse()
+    await refusing.until(has_begun.is_set)
+    replica = refusing.node.replica(refusing.topic)
+    assert replica.log is not None
+    assert replica.lane is not None
+    replica.on_moved(replica.log, replica.lane)  # as after a move to another directory and back
+    await refusing.refuse()
+    await refusing.settle()
+    refusing.show(2, (2, 3), offline=(NODE_ID,))
+    mend()
+    may_end.set()
+    await refusing.until(lambda: refusing.known == {0: (False, False)})
+    assert not replica.appending.is_given_up
