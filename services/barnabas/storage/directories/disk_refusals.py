@@ -32,11 +32,14 @@ class DiskRefusals:
         "_seconds_max",
         "_taken_back_at",
         "is_given_up",
+        "is_handed_over",
     )
 
     def __init__(self, seconds_max: float = limits.REFUSALS_SECONDS_MAX) -> None:
         """REFUSALS_MIN within `seconds_max` are enough."""
         self.is_given_up = False
+        self.is_handed_over = False
+        """Whether the controller may hear of it: others have had a moment for what was acknowledged."""
         self._seconds_max = seconds_max
         self._counted: deque[float] = deque(maxlen=limits.REFUSALS_MIN)
         """When the last ones came, but for those that came together with another."""
@@ -73,7 +76,7 @@ class DiskRefusals:
         """A probe could be written; whether the directory is taken back by that."""
         if not self.is_quiet(now):
             return False  # meanwhile something else was refused
-        self.is_given_up, self._taken_back_at = False, now
+        self.is_given_up, self.is_handed_over, self._taken_back_at = False, False, now
         self._counted.clear()
         return True
 

@@ -417,11 +417,13 @@ class Appending:
     # -- what the disk takes, from a leader or a follower -------------------------------------------------------
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether others are to lead where they can: the disk of its directory refuses to write, or the log does."""
+    def is_handed_over(self) -> bool:
+        """Whether others are to lead where they can, and had a moment for what was acknowledged: the disk of its
+        directory refuses to write, or the log does.
+        """
         lane, refusing = self._lane, self.refusing
-        return (lane is not None and lane.refusals.is_given_up) or (
-            refusing is not None and refusing.refusals.is_given_up
+        return (lane is not None and lane.refusals.is_handed_over) or (
+            refusing is not None and refusing.refusals.is_handed_over
         )
 
     def on_refusal(self, refused: KafkaError) -> None:

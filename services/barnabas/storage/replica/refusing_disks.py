@@ -42,6 +42,7 @@ class RefusingDisks:
         while True:
             await lane.given_up.wait()
             await until_copied(lambda: self._replicas_in(lane))
+            lane.refusals.is_handed_over = True
             self._look_at_replicas(lane)
             while lane.refusals.is_given_up:
                 await self._clock.sleep(limits.PROBE_SECONDS)

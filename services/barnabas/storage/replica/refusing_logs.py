@@ -57,7 +57,8 @@ class RefusingLogs:
                     new[replica] = refusing
             await until_copied(new.keys)
             given_up |= new
-            for replica in new:
+            for replica, refusing in new.items():
+                refusing.refusals.is_handed_over = True
                 self._look_at(replica)
             some.set()
 

@@ -55,7 +55,7 @@ class ReplicaReports:
 
     def _is_unusable(self, replica: Replica) -> bool:
         """Whether the controller is to take its log for one that cannot be used."""
-        if replica.is_offline or not replica.appending.is_given_up:
+        if replica.is_offline or not replica.appending.is_handed_over:
             return replica.is_offline
         record = replica.record
         if record.leader == self._node_id:

@@ -236,6 +236,7 @@ async def test_meanwhile_nothing_of_clients_is_taken_that_others_might_not_get(
     refusing.disks.refusing.clear()
     refused = await refusing.node.append(refusing.topic, batch(b"a"), acks=1)
     assert (refused.error_code, refused.never_appended) == (NOT_LEADER, True)
+    refusing.show(0, NODE_ID, (1, 2))  # what else becomes of the partition meanwhile tells nobody
     await refusing.settle()
     assert refusing.controller.calls == 0, "nobody has the first record yet"
     replica = refusing.node.replica(refusing.topic)

@@ -321,6 +321,7 @@ async def test_others_get_what_was_acknowledged_before_they_lead(
     refused = await refusing.node.append(refusing.topic, batch(b"a"), acks=1)
     assert (refused.error_code, refused.never_appended) == (NOT_LEADER, True)
     assert await refusing.append(1) == 0, "the other partition stays"
+    refusing.show(NODE_ID, (1, 2))  # what else becomes of the partition meanwhile tells nobody
     await refusing.settle()
     assert refusing.known == {}, "nobody has the first records yet"
     replica = refusing.node.replica(refusing.topic)
@@ -364,4 +365,4 @@ async def test_a_probe_that_ends_late_says_nothing_of_the_log_since(
     mend()
     may_end.set()
     await refusing.until(lambda: refusing.known == {0: (False, False)})
-    assert not replica.appending.is_given_up
+    assert not replica.appending.is_handed_over

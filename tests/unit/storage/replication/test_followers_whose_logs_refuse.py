@@ -52,7 +52,7 @@ async def test_it_is_said_reported_and_taken_back(
         assert stream.heard[-1].disk_refuses
         await fill(follower, topic, stream, 1)
         await refuse(limits.REFUSALS_MIN - 1)
-        assert not replica.appending.is_given_up, "only refusals in a row count"
+        assert not replica.appending.is_handed_over, "only refusals in a row count"
         await refuse(1)
         await until(lambda: told == [(True, True)])
         said = [each for each in caplog.records if "cannot append to one partition" in each.getMessage()]
@@ -60,10 +60,10 @@ async def test_it_is_said_reported_and_taken_back(
         for _ in range(20):
             node.clock.advance(1_000)
             await asyncio.sleep(0.001)
-        assert replica.appending.is_given_up, "it may only rest between two tries"
+        assert replica.appending.is_handed_over, "it may only rest between two tries"
         await fill(follower, topic, stream, 2)
         async with asyncio.timeout(20):
-            while replica.appending.is_given_up:
+            while replica.appending.is_handed_over:
                 node.clock.advance(1_000)
                 await asyncio.sleep(0.001)
         assert not replica.is_offline
