@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from barnabas.testing.process import wait_until_stopped
+
 HERE: Final = Path(__file__).resolve().parent
 STOP_SECONDS_MAX: Final = 60.0
 START_SECONDS_MAX: Final = 90.0
@@ -82,6 +84,7 @@ class Program:
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until_stopped(self.pid)
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

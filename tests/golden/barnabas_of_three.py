@@ -16,6 +16,7 @@ from real_kafka import DIES_WITH_US
 from running_services import POLL_SECONDS, WAIT_SECONDS, LooseCluster, ServiceProcess, free_ports
 
 from barnabas.cli.plan import settings_of_up
+from barnabas.testing.process import wait_until_stopped
 
 BROKERS: Final = (1, 2, 3)
 CONTROLLERS: Final = (
@@ -106,6 +107,7 @@ class BarnabasOfThree:
         process = self._service(broker).process
         process.send_signal(signal.SIGSTOP)
         try:
+            wait_until_stopped(process.pid)
             yield
         finally:
             process.send_signal(signal.SIGCONT)

@@ -23,6 +23,8 @@ from typing import Final, Self
 
 from running_cluster import free_ports
 
+from barnabas.testing.process import wait_until_stopped
+
 JARS: Final = Path(__file__).resolve().parents[2] / "build" / "jars" / "kafka-tools"
 
 START_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
@@ -188,6 +190,7 @@ class RealKafka:
     def pause(self) -> None:
         """Freeze the process (SIGSTOP): connections to it stay open, and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Let it go on."""

@@ -284,6 +284,7 @@ def produce_beside_a_frozen_follower(run: Run) -> None:
     """What acks=all waits for in vain is there all the same, and is acknowledged to nobody."""
     topic = new_topic(run, "topic", [1, 2, 3], min_insync_replicas="2")
     fill(run, topic, 0, 1, b"a")
+    wait_full(run, topic, [1, 2, 3])
     assert run.cluster.brokers is not None
     with run.cluster.brokers.paused(3):
         run.ask("acks -1", {**produce_body(topic, {0: batch(b"b")}), "timeout": 500})

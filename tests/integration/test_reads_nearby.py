@@ -23,6 +23,7 @@ from running_services import LooseCluster, ServiceProcess, loose_cluster
 from test_brokers_alone import start_broker
 
 from barnabas.metadata.settings.replication import RACK_AWARE
+from barnabas.testing.process import wait_until_stopped
 
 pytestmark = [pytest.mark.integration, pytest.mark.alone]
 
@@ -162,6 +163,7 @@ def frozen(process: ServiceProcess) -> contextlib.AbstractContextManager[None]:
     def while_stopped() -> Iterator[None]:
         process.process.send_signal(signal.SIGSTOP)
         try:
+            wait_until_stopped(process.process.pid)
             yield
         finally:
             process.process.send_signal(signal.SIGCONT)
