@@ -6,7 +6,7 @@ The hot path only adds to plain numbers; Prometheus' objects are made when someb
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from time import perf_counter
 from typing import Final
 
@@ -96,7 +96,7 @@ class RequestMetrics(Collector):
         if counts is None:
             counts = self._apis[times.api_key] = _ApiCounts()
         if times.errors is not None:
-            self._count_errors(times, counts)
+            self._count_errors(times.api_key, times.errors, counts)
         answered = times.answered
         if not answered:
             return  # refused before it was a request that is served
@@ -111,27 +111,36 @@ class RequestMetrics(Collector):
         counts.response_queue.observe((written - answered) * 1000)
         counts.response_send.observe((sent - written) * 1000)
 
-    def observe_at_once(self, api_key: int, version: int, request_bytes: int, received: float) -> None:
-        """Count one request that was answered as soon as it was read, at `received` (perf_counter)."""
+    def observe_at_once(
+        self,
+        api_key: int,
+        version: int,
+        request_bytes: int,
+        received: float,
+        errors: Collection[int] | None = None,
+    ) -> None:
+        """Count one request that was answered as soon as it was read, at `received` (perf_counter), with `errors`."""
         counts = self._apis.get(api_key)
         if counts is None:
             counts = self._apis[api_key] = _ApiCounts()
         counts.versions[version] = counts.versions.get(version, 0) + 1
         counts.request_bytes += request_bytes
-        times = counts.at_once
-        times.append((perf_counter() - received) * 1000)
-        if len(times) >= COUNTED_TOGETHER:
+        if errors is not None:
+            self._count_errors(api_key, errors, counts)
+        at_once = counts.at_once
+        at_once.append((perf_counter() - received) * 1000)
+        if len(at_once) >= COUNTED_TOGETHER:
             counts.count_at_once()
 
     def observe_refused(self, times: RequestTimes) -> None:
         """Count the errors of a request that ends its connection instead of being answered."""
         if times.errors is not None:
-            self._count_errors(times, self._apis.setdefault(times.api_key, _ApiCounts()))
+            counts = self._apis.setdefault(times.api_key, _ApiCounts())
+            self._count_errors(times.api_key, times.errors, counts)
 
-    def _count_errors(self, times: RequestTimes, counts: _ApiCounts) -> None:
-        errors = times.errors or ()
+    def _count_errors(self, api_key: int, errors: Collection[int], counts: _ApiCounts) -> None:
         for code in errors:
-            self._errors[times.api_key, code] += 1
+            self._errors[api_key, code] += 1
         counts.failed += not CLUSTER_FAULTS.isdisjoint(errors)
 
     def collect(self) -> Iterator[Metric]:

@@ -58,7 +58,9 @@ class PlainFetches:
         self._is_addressed = parts.config.own_position_only >= 0
         """Whether all clients here mean the node of this process, where they tell nodes apart."""
 
-    def answer(self, frame: bytes, received: float) -> list[bytes | memoryview] | LaterFetch | None:
+    def answer(
+        self, frame: bytes, received: float, _: object = None
+    ) -> list[bytes | memoryview] | LaterFetch | None:
         """The pieces of the answer to the request in `frame`, which was read at `received` (perf_counter), or the wait
         for them. None, with nothing changed, when it must go the general way.
         """

@@ -39,7 +39,7 @@ class PlainProduces:
         self._image: MetadataImage | None = None
         self._topic_ids: dict[bytes, bytes] = {}
 
-    def answer(self, frame: bytes, received: float) -> bytes | None:
+    def answer(self, frame: bytes, received: float, _: object = None) -> bytes | None:
         """The whole answer to the request in `frame`, which was read at `received` (perf_counter).
 
         None, with nothing changed, when it must go another way.

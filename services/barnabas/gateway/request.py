@@ -24,6 +24,7 @@ from barnabas.wire.requests import RequestHeader
 from barnabas.wire.responses import Body
 
 if TYPE_CHECKING:
+    from barnabas.gateway.inside.coordinator_call import CoordinatorCall
     from barnabas.gateway.parts import GatewayParts
 
 Answer = Body | bytes | list[bytes | memoryview] | None
@@ -182,6 +183,8 @@ class Handler:
     """Whether it may wait for others, and a client that hears nothing just sends it again: a gateway that stops leaves
     it unanswered.
     """
+    call: CoordinatorCall | None = None
+    """The call of a coordinator that `handle` makes, where that is all: `plain_calls` may make it without a task."""
     lacks: str = ""
 
 

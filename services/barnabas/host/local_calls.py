@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from barnabas.kernel.logs import get_logger
 from barnabas.kernel.tracing import call_span_name, current_traceparent, start_span
+from barnabas.links.deadlines import Deadlines
 from barnabas.links.errors import DeadlinePassed, LinkError, OutcomeUnknown, Refused, Unreachable
 from barnabas.links.under_way import UnderWay
 
 if TYPE_CHECKING:
+    from barnabas.links.begun import Begun
     from barnabas.links.transactions_link import TransactionQuestion, TransactionsService
 
 ServiceT = TypeVar("ServiceT")
@@ -81,6 +83,10 @@ class LocalCalls:
     def __init__(self, contract: ServiceDescriptor, service: LocalService[Any]) -> None:
         self._service = service
         self._times: dict[asyncio.Timeout, None] = {}
+        self._begun: dict[int, BegunCall] = {}
+        """Those that are not over, by number."""
+        self._begun_count = 0
+        self._deadlines = Deadlines(self._give_up)
         for method in contract.methods:
             if not method.client_streaming:
                 setattr(self, method.name, self._call(method))
@@ -102,12 +108,83 @@ class LocalCalls:
 
         return call
 
+    def begin(self, call: str, request: Any, timeout: float) -> Begun | None:
+        """Begin the call of this name: see `CoordinatorLink.begin`."""
+        begun: Begun | None = self._service.take().begin(call, request)
+        if begun is None or begun.is_over:
+            return begun
+        number = self._begun_count = self._begun_count + 1
+        tick = self._deadlines.add(number, timeout)
+        self._service.under_way.__enter__()
+        waiting = self._begun[number] = BegunCall(call, begun, lambda: self._on_begun_over(number, tick))
+        return waiting
+
+    def _on_begun_over(self, number: int, tick: int) -> None:
+        del self._begun[number]
+        self._deadlines.discard(number, tick)
+        self._service.under_way.__exit__()
+
+    def _give_up(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            if number in self._begun:
+                self._begun[number].give_up()
+
     async def close(self) -> None:
         """What waits fails."""
+        self._give_up(list(self._begun))
+        self._deadlines.clear()
         now = asyncio.get_running_loop().time()
         for time in self._times:
             if not time.expired():
                 time.reschedule(now)
+
+
+class BegunCall:
+    """A call that waits in the service until it is over, given up or left: a `links.begun.Begun`."""
+
+    __slots__ = ("_begun", "_call", "_callback", "_is_late", "_on_end", "is_over")
+
+    def __init__(self, call: str, begun: Begun, on_end: Callable[[], None]) -> None:
+        """`on_end` is called once it does not wait any more."""
+        self._call = call
+        self._begun = begun
+        self._on_end = on_end
+        self._callback: Callable[[], None]
+        self._is_late = False
+        self.is_over = False
+
+    def response(self) -> Any:
+        """Raises DeadlinePassed."""
+        if self._is_late:
+            raise DeadlinePassed(f"{self._call} was not answered in time in this process")
+        return self._begun.response()
+
+    def on_over(self, callback: Callable[[], None]) -> None:
+        """See `Begun`."""
+        self._callback = callback
+        self._begun.on_over(self._on_over)
+
+    def _on_over(self) -> None:
+        if not self.is_over:
+            self._end()
+            self._callback()
+
+    def give_up(self) -> None:
+        """Its time is over, or the service has gone from here."""
+        if not self.is_over:
+            self._is_late = True
+            self.leave()
+            self._callback()
+
+    def leave(self) -> None:
+        """See `Begun`."""
+        if not self.is_over:
+            self._end()
+            self._begun.leave()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._on_end()
 
 
 class LocalTransactions(LocalCalls):

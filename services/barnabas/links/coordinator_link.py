@@ -6,9 +6,10 @@ The methods have their names in coordinator.proto, and their comments there; Kaf
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.links.begun import Begun
     from barnabas.messages import coordinator_pb2 as pb
 
 
@@ -73,6 +74,12 @@ class CoordinatorLink(Protocol):
         self, request: pb.ConsumerGroupDescribeRequest, *, timeout: float | None = None
     ) -> Awaitable[pb.ConsumerGroupDescribeResponse]: ...
 
+    def begin(self, call: str, request: Any, timeout: float) -> Begun | None:
+        """Begin the call of this name where the coordinator is in the same process, and can at least decide at once
+        what becomes of it. None, with nothing changed, where it has to be awaited as any. Raises Unreachable.
+        """
+        ...
+
     async def close(self) -> None:
         """What waits fails."""
         ...
@@ -114,3 +121,7 @@ class CoordinatorService(Protocol):
     async def ConsumerGroupDescribe(
         self, request: pb.ConsumerGroupDescribeRequest
     ) -> pb.ConsumerGroupDescribeResponse: ...
+
+    def begin(self, call: str, request: Any) -> Begun | None:
+        """Decide about a request of the call of this name. None, with nothing changed, where it is to be awaited."""
+        ...

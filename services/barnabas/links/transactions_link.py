@@ -7,9 +7,10 @@ The calls have their names in transactions.proto, and their comments there; Kafk
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.links.begun import Begun
     from barnabas.messages import transactions_pb2 as pb
 
 
@@ -58,6 +59,12 @@ class TransactionsLink(Protocol):
         """True where a coordinator in the same process knows it now; False: ask."""
         ...
 
+    def begin(self, call: str, request: Any, timeout: float) -> Begun | None:
+        """Begin the call of this name where the coordinator is in the same process, and can at least decide at once
+        what becomes of it. None, with nothing changed, where it has to be awaited as any. Raises Unreachable.
+        """
+        ...
+
     async def close(self) -> None:
         """What waits fails."""
         ...
@@ -84,4 +91,8 @@ class TransactionsService(Protocol):
 
     def verify_nowait(self, question: TransactionQuestion) -> bool:
         """Whether the partition is certainly part of the transaction; False also where only the log could tell."""
+        ...
+
+    def begin(self, call: str, request: Any) -> Begun | None:
+        """Decide about a request of the call of this name. None, with nothing changed, where it is to be awaited."""
         ...

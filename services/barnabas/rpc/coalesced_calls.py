@@ -65,6 +65,9 @@ class CoalescedCalls:
             if not (method.client_streaming or method.server_streaming):
                 setattr(self, method.name, self._call(method))
 
+    def begin(self, *_: Any) -> None:
+        """Nothing is decided at once, over a network."""
+
     async def close(self) -> None:
         """What waits fails."""
         await self._stream.close()

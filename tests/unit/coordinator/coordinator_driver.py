@@ -54,7 +54,7 @@ class ShardDriver:
     def take(self, work: Callable[[Decision], None]) -> Decision:
         self.decisions += 1
         decision = Decision(
-            self.clock.now_ms(), round(self.clock.monotonic() * 1000), str(self.decisions - 1)
+            self.clock.now_ms(), round(self.clock.monotonic() * 1000), lambda: str(self.decisions - 1)
         )
         work(decision)
         for record in decision.records:

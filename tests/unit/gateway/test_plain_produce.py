@@ -214,7 +214,7 @@ async def test_answers_leave_in_order_whichever_way_the_requests_took() -> None:
     released = asyncio.Event()
     seen: list[bytes] = []
 
-    def at_once(frame: bytes, _: float) -> bytes | None:
+    def at_once(frame: bytes, *_: Any) -> bytes | None:
         seen.append(frame)
         return None if frame.endswith(b"slow") else b"<" + frame[2:] + b">"
 
@@ -263,7 +263,7 @@ async def test_what_a_client_does_not_read_is_kept_for_it_once() -> None:
     budget = ByteBudget(1 << 20, lambda: None)
     seen: list[bytes] = []
 
-    def at_once(frame: bytes, _: float) -> bytes | list[bytes | memoryview]:
+    def at_once(frame: bytes, *_: Any) -> bytes | list[bytes | memoryview]:
         seen.append(frame)
         return b"<small>" if frame.endswith(b"small") else [b"<", memoryview(frame)[2:], b">"]
 

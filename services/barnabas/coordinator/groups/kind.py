@@ -30,18 +30,23 @@ def groups_kind(
     protocol."""
 
     def count(decision: Decision) -> None:
-        metrics.rebalances.inc(decision.rebalances_completed)
-        metrics.offset_commits.inc(decision.offsets_committed)
-        metrics.transactional_offset_commits.inc(decision.transactional_offsets_committed)
-        metrics.offset_expirations.inc(decision.offsets_expired)
+        # Of most decisions there is nothing to count, which costs something with each of Prometheus' counters.
+        if decision.rebalances_completed:
+            metrics.rebalances.inc(decision.rebalances_completed)
+        if decision.offsets_committed:
+            metrics.offset_commits.inc(decision.offsets_committed)
+        if decision.transactional_offsets_committed:
+            metrics.transactional_offset_commits.inc(decision.transactional_offsets_committed)
+        if decision.offsets_expired:
+            metrics.offset_expirations.inc(decision.offsets_expired)
 
     return Kind(
         topic=GROUP_METADATA_TOPIC,
         # A tombstone for the group "", which no group with members can be.
         barrier=GroupRecord("", None),
         make_shard=lambda: GroupShard(config, make_consumers()),
-        make_decision=lambda now_ms, monotonic_ms, unique_id, is_read_only: Decision(
-            now_ms, monotonic_ms, unique_id, is_read_only
+        make_decision=lambda now_ms, monotonic_ms, draw_id, is_read_only: Decision(
+            now_ms, monotonic_ms, draw_id, is_read_only
         ),
         encode=encode_record,
         start_afresh=start_afresh,

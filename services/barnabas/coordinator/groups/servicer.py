@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
-from barnabas.coordinator.groups.handlers import answer
+from barnabas.coordinator.groups.handlers import Handler, answer
 from barnabas.coordinator.groups.handlers.complete_transaction import COMPLETE_TRANSACTION
 from barnabas.coordinator.groups.handlers.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from barnabas.coordinator.groups.handlers.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
@@ -18,7 +21,17 @@ from barnabas.coordinator.groups.handlers.offset_delete import OFFSET_DELETE
 from barnabas.coordinator.groups.handlers.offset_fetch import OFFSET_FETCH
 from barnabas.coordinator.groups.handlers.sync_group import SYNC_GROUP
 from barnabas.coordinator.groups.handlers.txn_offset_commit import TXN_OFFSET_COMMIT
+from barnabas.coordinator.runtime.handler import begin
 from barnabas.messages import coordinator_pb2 as messages
+
+if TYPE_CHECKING:
+    from barnabas.links.begun import Begun
+
+
+_BEGUN: Final[Mapping[str, Handler[GroupCoordinator, Any, Any]]] = {
+    each.name: each for each in (HEARTBEAT, JOIN_GROUP, SYNC_GROUP)
+}
+"""Calls that may be begun."""
 
 
 class CoordinatorServicer:
@@ -29,6 +42,11 @@ class CoordinatorServicer:
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
+
+    def begin(self, call: str, request: Any) -> Begun | None:
+        """See `CoordinatorService`."""
+        handler = _BEGUN.get(call)
+        return None if handler is None else begin(handler, self._coordinator, request)
 
     async def JoinGroup(self, request: messages.JoinGroupRequest) -> messages.JoinGroupResponse:
         return await answer(JOIN_GROUP, self._coordinator, request)

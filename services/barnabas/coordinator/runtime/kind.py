@@ -61,8 +61,8 @@ class Kind(Generic[ShardT, DecisionT, RecordT]):
     barrier: RecordT
     """A record that means nothing: what loading starts with."""
     make_shard: Callable[[], ShardT]
-    make_decision: Callable[[int, int, str, bool], DecisionT]
-    """Of now in ms, monotonic ms, unique id, and whether the log takes no writes."""
+    make_decision: Callable[[int, int, Callable[[], object], bool], DecisionT]
+    """Of now in ms, monotonic ms, what draws unique ids, and whether the log takes no writes."""
     encode: Callable[[RecordT], tuple[bytes, bytes | None]]
     """Key and value; the value is None for a tombstone. Raises where a record cannot have what it is to say."""
     start_afresh: Callable[[ShardT, Sequence[RecordT], DecisionT], Sequence[Waiter]]

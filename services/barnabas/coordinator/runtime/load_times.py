@@ -31,9 +31,14 @@ class LoadTimes:
         """Whether requests that came when the partition was taken over may wait yet."""
         return self._clock.monotonic() - self._taken_over_at < self._wait_seconds
 
+    @property
+    def is_first_awaited(self) -> bool:
+        """Whether requests wait for the first load."""
+        return not self._is_first_over.is_set()
+
     async def wait_for_first(self) -> None:
         """Wait for the first load, or until it is given up, coordinator.load.wait.ms at most."""
-        if not self._is_first_over.is_set():
+        if self.is_first_awaited:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_seconds):
                     await self._is_first_over.wait()

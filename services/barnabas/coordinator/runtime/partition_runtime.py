@@ -28,8 +28,6 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Generic
 
-from google.protobuf.message import Message
-
 from barnabas.coordinator import limits
 from barnabas.coordinator.config import CoordinatorConfig
 from barnabas.coordinator.runtime.core.decision import Waiter
@@ -45,6 +43,7 @@ from barnabas.coordinator.runtime.metrics import RuntimeMetrics
 from barnabas.coordinator.runtime.partition_state import LOADED, PartitionState
 from barnabas.coordinator.runtime.replay_turns import ReplayTurns
 from barnabas.coordinator.runtime.topic_log import TopicLog
+from barnabas.coordinator.runtime.waiting_answers import WaitingAnswers
 from barnabas.coordinator.runtime.write_queue import Append, WriteQueue
 from barnabas.kernel.environment import Environment
 from barnabas.kernel.errors import ErrorCode, KafkaError
@@ -92,8 +91,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._replay_turns = replay_turns
         self._on_deadline = on_deadline
         self._shard = kind.make_shard()
-        self._waiting: dict[Waiter, asyncio.Future[Any]] = {}
-        self._next_waiter = 1
+        self._waiting = WaitingAnswers()
         self._queue: WriteQueue[RecordT] = WriteQueue(kind.head)
         self._queued = asyncio.Event()
         self._turn: asyncio.Handle | None = None
@@ -144,7 +142,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         """Serve no longer; whoever waits is sent to look for the new coordinator."""
         self.state = PartitionState.CLOSED
         self.load_times.end_wait()
-        self._fail_waiting(KafkaError(ErrorCode.not_coordinator))
+        self._waiting.fail_all(KafkaError(ErrorCode.not_coordinator))
 
     def check_takes_writes(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS while nothing that must be written is decided."""
@@ -168,23 +166,42 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         or stops being served meanwhile; COORDINATOR_LOAD_IN_PROGRESS for what cannot be written now.
         """
         await self.load_times.wait_for_first()
+        waiter, answer = self._ask(decide, writes=writes, is_brief=is_brief)
+        try:
+            return await answer
+        finally:
+            self._waiting.forget(waiter)
+
+    def begin(
+        self,
+        decide: Callable[[ShardT, Waiter, DecisionT], None],
+        *,
+        writes: bool = True,
+        is_brief: bool = False,
+    ) -> asyncio.Future[Any]:
+        """As `submit`, but decide now; the answer is there, or comes. Who wants it no longer cancels it."""
+        waiter, answer = self._ask(decide, writes=writes, is_brief=is_brief)
+        self._waiting.forget_once_over(waiter)
+        return answer
+
+    def _ask(
+        self, decide: Callable[[ShardT, Waiter, DecisionT], None], *, writes: bool, is_brief: bool
+    ) -> tuple[Waiter, asyncio.Future[Any]]:
         shard = self.shard
         if writes:
             self.check_takes_writes()
         if self._queue.holds_many_answers and not is_brief:
             raise self._cannot_write()
-        waiter = Waiter(self._next_waiter)
-        self._next_waiter += 1
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[waiter] = future
+        waiter, answer = self._waiting.add()
         try:
             self._decide(lambda decision: decide(shard, waiter, decision), waiter)
             # A deadline that is due already, such as an initial rebalance delay of 0, need not wait for a timer.
             self.on_time()
             self._announce_deadline()
-            return await future
-        finally:
-            del self._waiting[waiter]
+        except BaseException:
+            self._waiting.forget(waiter)
+            raise
+        return waiter, answer
 
     def do(self, work: Callable[[ShardT, DecisionT], None]) -> None:
         """Decide something that no client asked for; nothing happens while the log cannot be written."""
@@ -244,7 +261,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             self._broken = True
             self._queued.set()
             raise
-        self._deliver(decision.replies_at_once)
+        self._waiting.deliver(decision.replies_at_once)
         if decision.records:
             self._queue.add(decision.records, encoded, decision.replies)
             if self._turn is None and self._queue.under_way is None:
@@ -252,7 +269,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         elif self._queue and not is_read_only:
             self._queue.reply_after_all(decision.replies)
         else:
-            self._deliver(decision.replies)
+            self._waiting.deliver(decision.replies)
         for note in decision.notes:
             log.info(note.event, **note.fields)
         self._kind.count(decision)
@@ -260,7 +277,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
     def _make_decision(self) -> DecisionT:
         is_read_only = self.state is PartitionState.READ_ONLY
         decision = self._kind.make_decision(
-            self._clock.now_ms(), self._monotonic_ms(), str(self._new_id()), is_read_only
+            self._clock.now_ms(), self._monotonic_ms(), self._new_id, is_read_only
         )
         if is_read_only and self._owner_at is not None:
             known_seconds = asyncio.get_running_loop().time() - self._owner_at
@@ -282,18 +299,11 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         assert not after.records, "what starts afresh is in the log already"
         told = [asked for asked, _ in (*decision.replies_at_once, *decision.replies)]
         error = KafkaError(ErrorCode.unknown_server_error, "what was asked for cannot be written to the log")
-        for asked in (*stranded, *told, *([] if waiter is None else [waiter])):
-            self._fail(asked, error)
+        self._waiting.fail((*stranded, *told, *([] if waiter is None else [waiter])), error)
 
     def _encode(self, record: RecordT, now_ms: int) -> RecordParts:
         key, value = self._kind.encode(record)
         return now_ms, key, value, ()
-
-    def _deliver(self, replies: list[tuple[Waiter, Message]]) -> None:
-        for waiter, message in replies:
-            future = self._waiting.get(waiter)
-            if future is not None and not future.done():
-                future.set_result(message)
 
     # -- loading ------------------------------------------------------------------------------------------------
 
@@ -376,7 +386,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         for write in self._queue.on_written():
             for record in write.records:
                 self._shard.on_committed(record)
-            self._deliver(write.replies)
+            self._waiting.deliver(write.replies)
 
     async def _write_forever(self) -> None:
         while True:
@@ -435,8 +445,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
             return
         self.state = PartitionState.READ_ONLY
         self._logger.warning("partition is served for reading only", reason=reason)
-        for waiter in self._queue.take_waiters():
-            self._fail(waiter, self._cannot_write())
+        self._waiting.fail(self._queue.take_waiters(), self._cannot_write())
 
     def _cannot_write(self) -> KafkaError:
         what = f"the log of {self._kind.topic}-{self.partition} takes no writes now"
@@ -464,7 +473,7 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self.load_times.on_failed(error)
         self._become_read_only(str(error))
         self._queue.clear()
-        self._fail_waiting(for_client(error))
+        self._waiting.fail_all(for_client(error))
 
     def _drop(self, error: KafkaError | UnreadableRecord) -> None:
         """Forget everything: only the log knows what is true now."""
@@ -487,13 +496,4 @@ class PartitionRuntime(Generic[ShardT, DecisionT, RecordT]):
         self._shard = self._kind.make_shard()
         self._queue.clear()
         self._broken = False
-        self._fail_waiting(for_client(error))
-
-    def _fail_waiting(self, error: KafkaError) -> None:
-        for waiter in self._waiting:
-            self._fail(waiter, error)
-
-    def _fail(self, waiter: Waiter, error: KafkaError) -> None:
-        future = self._waiting.get(waiter)
-        if future is not None and not future.done():
-            future.set_exception(error)
+        self._waiting.fail_all(for_client(error))

@@ -39,8 +39,8 @@ def transactions_kind(
         # A tombstone for the transactional id "", which no producer can have.
         barrier=TransactionRecord("", None),
         make_shard=lambda: TransactionShard(config, transaction_version, on_ready_to_mark),
-        make_decision=lambda now_ms, monotonic_ms, unique_id, is_read_only: Decision(
-            now_ms, monotonic_ms, unique_id, is_read_only
+        make_decision=lambda now_ms, monotonic_ms, draw_id, is_read_only: Decision(
+            now_ms, monotonic_ms, draw_id, is_read_only
         ),
         encode=lambda record: encode_record(record, transaction_version()),
         start_afresh=start_afresh,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.coordinator.runtime.handler import answer
+from typing import TYPE_CHECKING, Any
+
+from barnabas.coordinator.runtime.handler import answer, begin
 from barnabas.coordinator.transactions.coordinator import TransactionCoordinator
 from barnabas.coordinator.transactions.handlers.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from barnabas.coordinator.transactions.handlers.describe_transactions import DESCRIBE_TRANSACTIONS
@@ -13,6 +15,9 @@ from barnabas.coordinator.transactions.handlers.write_txn_markers import WRITE_T
 from barnabas.links.transactions_link import TransactionQuestion
 from barnabas.messages import transactions_pb2 as messages
 
+if TYPE_CHECKING:
+    from barnabas.links.begun import Begun
+
 
 class TransactionsServicer:
     """Answers every call with a message; its error codes are Kafka's. A cancelled call waits no longer.
@@ -22,6 +27,10 @@ class TransactionsServicer:
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
+
+    def begin(self, call: str, request: Any) -> Begun | None:
+        """See `TransactionsService`."""
+        return begin(END_TXN, self._coordinator, request) if call == END_TXN.name else None
 
     async def InitProducerId(
         self, request: messages.InitProducerIdRequest

@@ -29,8 +29,8 @@ from barnabas.wire.requests import MalformedRequest
 PRODUCE_KEY: Final = b"\0\0"
 
 Serve = Callable[[Frame, Client, RequestTimes, Turn], Awaitable[Pieces]]
-AnswerAtOnce = Callable[[Frame, float], bytes | list[bytes | memoryview] | Later | None]
-"""(frame, when it was read) to its whole answer, for a request that needs no task; None for all others."""
+AnswerAtOnce = Callable[[Frame, float, Client], bytes | list[bytes | memoryview] | Later | None]
+"""(frame, when it was read, client) to its whole answer, for a request that needs no task; None for all others."""
 Forward = Callable[[Frame, Client, RequestTimes], Forwarded | None]
 """Hands over a Produce request, unless it must go the general way. Raises CloseConnection."""
 
@@ -251,7 +251,7 @@ class Connection(asyncio.Protocol):
         answered = 0
         for frame in frames:
             answer_at_once = self._answers_at_once.get(frame[:2])
-            answer = None if answer_at_once is None else answer_at_once(frame, received)
+            answer = None if answer_at_once is None else answer_at_once(frame, received, self._client)
             if answer is None:
                 break
             answered += 1

@@ -20,6 +20,7 @@ from barnabas.gateway.forwarded_produce import ForwardedProduces
 from barnabas.gateway.handlers.table import HANDLERS, WAITING_KEYS
 from barnabas.gateway.metrics import RequestMetrics
 from barnabas.gateway.parts import GatewayParts
+from barnabas.gateway.plain_calls import PlainCalls
 from barnabas.gateway.plain_fetch import PlainFetches
 from barnabas.gateway.plain_produce import PlainProduces
 from barnabas.gateway.request import Client
@@ -375,7 +376,9 @@ def _plain_answers(
     parts: GatewayParts, local: LocalStorage, metrics: RequestMetrics, faults: Faults
 ) -> dict[bytes, AnswerAtOnce]:
     """What answers at once which requests, by the API key that they begin with."""
+    calls = PlainCalls(HANDLERS, parts, metrics, faults)
     return {
+        **dict.fromkeys(calls.keys(), calls.answer),
         b"\0\0": PlainProduces(parts.metadata, local, metrics, faults).answer,
         b"\0\1": PlainFetches(parts, local, metrics, faults).answer,
     }

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.gateway import limits
+from barnabas.gateway.inside.owners import TRANSACTIONS
 from barnabas.gateway.inside.topic_creation import ensure_internal_topic
-from barnabas.gateway.inside.transaction_calls import TV0, call_transactions, fenced_code
+from barnabas.gateway.inside.transaction_calls import TV0, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.limits import CONCURRENT_WAIT_MS
@@ -44,7 +45,7 @@ async def handle(request: Request) -> Answer:
         topics=[TransactionTopic(name=GROUP_METADATA_TOPIC, partitions=[offsets.partition])],
     )
     message = AddPartitionsToTxnRequest(transactions=[added])
-    response = await call_transactions(
+    response = await TRANSACTIONS.ask(
         request,
         body.transactional_id,
         lambda coordinator: coordinator.AddPartitionsToTxn(message, timeout=limits.CALL_TIMEOUT_SECONDS),

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.gateway import limits
 from barnabas.gateway.inside.by_coordinator import by_owner
-from barnabas.gateway.inside.transaction_calls import TV0, TV2, call_transactions, fenced_code
+from barnabas.gateway.inside.owners import TRANSACTIONS
+from barnabas.gateway.inside.transaction_calls import TV0, TV2, fenced_code
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.kernel.gathering import gather
@@ -120,7 +121,7 @@ async def _ask(
     they are refused as where it is silent."""
     if seconds <= 0:
         return _refused_all(messages, NOBODY_COORDINATES).transactions
-    response = await call_transactions(
+    response = await TRANSACTIONS.ask(
         request,
         messages[0].transactional_id,
         lambda coordinator: coordinator.AddPartitionsToTxn(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.inside.group_calls import call_coordinator, check_consumer_protocol, client_identity
+from barnabas.gateway.inside.group_calls import check_consumer_protocol, client_identity
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import (
@@ -28,7 +29,7 @@ async def handle(request: Request) -> Answer:
     if request.version >= _OWN_MEMBER_ID_FROM and not request.body.member_id:
         raise KafkaError(ErrorCode.invalid_request, "MemberId can't be empty.")
     message = _message(request)
-    response = await call_coordinator(
+    response = await GROUPS.ask(
         request,
         message.group_id,
         lambda coordinator: coordinator.ConsumerGroupHeartbeat(message, timeout=limits.CALL_TIMEOUT_SECONDS),

@@ -7,11 +7,12 @@ certain; markers follow.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from barnabas.gateway import limits
-from barnabas.gateway.inside.transaction_calls import TV0, TV2, call_transactions, fenced_code
-from barnabas.gateway.request import Answer, Handler, Request
+from barnabas.gateway.inside.coordinator_call import CoordinatorCall
+from barnabas.gateway.inside.owners import TRANSACTIONS
+from barnabas.gateway.inside.transaction_calls import TV0, TV2, fenced_code
+from barnabas.gateway.request import Handler, Request
 from barnabas.messages.transactions_pb2 import EndTxnRequest, EndTxnResponse
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
@@ -19,25 +20,26 @@ _FENCING_FROM: Final = 2
 _NEW_EPOCH_FROM: Final = 5
 
 
-async def handle(request: Request) -> Answer:
+def _message(request: Request) -> EndTxnRequest:
     body = request.body
-    message = EndTxnRequest(
+    return EndTxnRequest(
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,
         committed=body.committed,
         transaction_version=TV2 if request.version >= _NEW_EPOCH_FROM else TV0,
     )
-    response = await call_transactions(
-        request,
-        body.transactional_id,
-        lambda coordinator: coordinator.EndTxn(message, timeout=limits.CALL_TIMEOUT_SECONDS),
-        lambda code: EndTxnResponse(error_code=code),
-    )
+
+
+def _answer(request: Request, response: EndTxnResponse) -> dict[str, Any]:
     if response.error_code:
         code = fenced_code(response.error_code, knows_fencing=request.version >= _FENCING_FROM)
         return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
     return {"producer_id": response.producer_id, "producer_epoch": response.producer_epoch}
 
 
-HANDLER = Handler(api_key=26, versions=(0, 5), handle=handle, unanswered=NOBODY_COORDINATES)
+CALL: Final = CoordinatorCall(
+    "EndTxn", TRANSACTIONS, _message, _answer, refused=lambda _, code: EndTxnResponse(error_code=code)
+)
+
+HANDLER = Handler(api_key=26, versions=(0, 5), handle=CALL.handle, call=CALL, unanswered=NOBODY_COORDINATES)

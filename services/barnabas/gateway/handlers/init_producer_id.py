@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.inside.transaction_calls import call_transactions, fenced_code
+from barnabas.gateway.inside.owners import TRANSACTIONS
+from barnabas.gateway.inside.transaction_calls import fenced_code
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.transactions_pb2 import InitProducerIdRequest, InitProducerIdResponse
@@ -32,7 +33,7 @@ async def handle(request: Request) -> Answer:
         producer_id=producer_id,
         producer_epoch=epoch,
     )
-    response = await call_transactions(
+    response = await TRANSACTIONS.ask(
         request,
         transactional_id,
         lambda coordinator: coordinator.InitProducerId(message, timeout=limits.CALL_TIMEOUT_SECONDS),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.gateway.inside.group_calls import call_coordinator, client_identity, rebalance_deadline_seconds
-from barnabas.gateway.request import Answer, Handler, Request, milliseconds
+from barnabas.gateway.inside.coordinator_call import CoordinatorCall
+from barnabas.gateway.inside.group_calls import client_identity, rebalance_deadline_seconds
+from barnabas.gateway.inside.owners import GROUPS
+from barnabas.gateway.request import Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import GroupProtocol, JoinGroupRequest, JoinGroupResponse
 from barnabas.metadata.leaders import NOBODY_COORDINATES
@@ -18,19 +20,6 @@ from barnabas.metadata.leaders import NOBODY_COORDINATES
 _KNOWN_MEMBER_ID_FROM: Final = 4
 _NULLABLE_PROTOCOL_FROM: Final = 7
 _SKIPPED_ASSIGNMENT_FROM: Final = 9
-
-
-async def handle(request: Request) -> Answer:
-    message = _message(request)
-    seconds = rebalance_deadline_seconds(message.rebalance_timeout_ms)
-    response = await call_coordinator(
-        request,
-        message.group_id,
-        lambda coordinator: coordinator.JoinGroup(message, timeout=seconds),
-        lambda code: JoinGroupResponse(error_code=code, generation_id=-1, member_id=message.member_id),
-        may_repeat=bool(message.member_id),
-    )
-    return _answer(request, response)
 
 
 def _message(request: Request) -> JoinGroupRequest:
@@ -76,4 +65,23 @@ def _answer(request: Request, response: JoinGroupResponse) -> dict[str, Any]:
     }
 
 
-HANDLER = Handler(api_key=11, versions=(0, 9), handle=handle, may_wait=True, unanswered=NOBODY_COORDINATES)
+CALL: Final = CoordinatorCall(
+    "JoinGroup",
+    GROUPS,
+    _message,
+    _answer,
+    refused=lambda message, code: JoinGroupResponse(
+        error_code=code, generation_id=-1, member_id=message.member_id
+    ),
+    seconds=lambda message: rebalance_deadline_seconds(message.rebalance_timeout_ms),
+    may_repeat=lambda message: bool(message.member_id),
+)
+
+HANDLER = Handler(
+    api_key=11,
+    versions=(0, 9),
+    handle=CALL.handle,
+    call=CALL,
+    may_wait=True,
+    unanswered=NOBODY_COORDINATES,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.gateway import limits
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.messages.coordinator_pb2 import LeaveGroupRequest, LeaveGroupResponse, LeavingMember
 from barnabas.metadata.leaders import NOBODY_COORDINATES
@@ -15,7 +15,7 @@ _MANY_MEMBERS_FROM: Final = 3
 
 async def handle(request: Request) -> Answer:
     message = LeaveGroupRequest(group_id=request.body.group_id, members=_members(request))
-    response = await call_coordinator(
+    response = await GROUPS.ask(
         request,
         message.group_id,
         lambda coordinator: coordinator.LeaveGroup(message, timeout=limits.CALL_TIMEOUT_SECONDS),

@@ -11,7 +11,7 @@ from typing import Final
 
 from barnabas.gateway import limits
 from barnabas.gateway.commits import Commits, codes_of
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.request import Answer, Handler, Request, milliseconds
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import OffsetCommitRequest, OffsetCommitResponse
@@ -36,7 +36,7 @@ async def handle(request: Request) -> Answer:
             topics=commits.existing,
             knows_member_epochs=request.version >= _NOT_FOUND_FROM,
         )
-        response = await call_coordinator(
+        response = await GROUPS.ask(
             request,
             body.group_id,
             lambda coordinator: coordinator.OffsetCommit(message, timeout=limits.CALL_TIMEOUT_SECONDS),

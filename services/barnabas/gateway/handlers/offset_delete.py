@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.gateway import limits
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.request import Answer, Handler, Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.messages.coordinator_pb2 import OffsetDeleteRequest, OffsetDeleteResponse, OffsetFetchTopic
@@ -20,7 +20,7 @@ async def handle(request: Request) -> Answer:
     image, group_id = request.image, request.body.group_id
     topics = [_existing(image, topic) for topic in request.body.topics]
     message = OffsetDeleteRequest(group_id=group_id, topics=[topic for topic in topics if topic.partitions])
-    response = await call_coordinator(
+    response = await GROUPS.ask(
         request,
         group_id,
         lambda coordinator: coordinator.OffsetDelete(message, timeout=limits.CALL_TIMEOUT_SECONDS),

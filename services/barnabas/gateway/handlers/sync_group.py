@@ -6,23 +6,25 @@ member must say.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from barnabas.gateway.inside.group_calls import LONGEST_REBALANCE_SECONDS, call_coordinator
+from barnabas.gateway.inside.coordinator_call import CoordinatorCall
+from barnabas.gateway.inside.group_calls import LONGEST_REBALANCE_SECONDS
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.limits import JOIN_GRACE_SECONDS
-from barnabas.gateway.request import Answer, Handler, Request
-from barnabas.kernel.errors import ErrorCode
+from barnabas.gateway.request import Handler, Request
+from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 from barnabas.metadata.leaders import NOBODY_COORDINATES
 
 _PROTOCOL_FROM: Final = 5
 
 
-async def handle(request: Request) -> Answer:
+def _message(request: Request) -> SyncGroupRequest:
     body = request.body
     if request.version >= _PROTOCOL_FROM and (body.protocol_type is None or body.protocol_name is None):
-        return {"error_code": ErrorCode.inconsistent_group_protocol}
-    message = SyncGroupRequest(
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+    return SyncGroupRequest(
         group_id=body.group_id,
         generation_id=body.generation_id,
         member_id=body.member_id,
@@ -34,15 +36,9 @@ async def handle(request: Request) -> Answer:
             for entry in body.assignments
         ],
     )
-    response = await call_coordinator(
-        request,
-        body.group_id,
-        lambda coordinator: coordinator.SyncGroup(
-            message, timeout=LONGEST_REBALANCE_SECONDS + JOIN_GRACE_SECONDS
-        ),
-        lambda code: SyncGroupResponse(error_code=code),
-        may_repeat=True,
-    )
+
+
+def _answer(_: Request, response: SyncGroupResponse) -> dict[str, Any]:
     return {
         "error_code": response.error_code,
         "protocol_type": response.protocol_type if response.HasField("protocol_type") else None,
@@ -51,4 +47,21 @@ async def handle(request: Request) -> Answer:
     }
 
 
-HANDLER = Handler(api_key=14, versions=(0, 5), handle=handle, may_wait=True, unanswered=NOBODY_COORDINATES)
+CALL: Final = CoordinatorCall(
+    "SyncGroup",
+    GROUPS,
+    _message,
+    _answer,
+    refused=lambda _, code: SyncGroupResponse(error_code=code),
+    seconds=lambda _: LONGEST_REBALANCE_SECONDS + JOIN_GRACE_SECONDS,
+    may_repeat=lambda _: True,
+)
+
+HANDLER = Handler(
+    api_key=14,
+    versions=(0, 5),
+    handle=CALL.handle,
+    call=CALL,
+    may_wait=True,
+    unanswered=NOBODY_COORDINATES,
+)

@@ -25,42 +25,13 @@ LONGEST_REBALANCE_SECONDS: Final = 2**31 / 1000
 a rebalance without naming its timeout. The coordinator ends their wait at the group's own timeout."""
 
 
-async def call_coordinator(
-    request: Request,
-    group_id: str,
-    call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
-    refused: Callable[[ErrorCode], ResponseT],
-    *,
-    may_repeat: bool = False,
-) -> ResponseT:
-    """The answer of the coordinator that owns the group, or `refused(code)` when it gives none.
-
-    One that has gone is waited for a while; see `Patience.ask`, also for `may_repeat`. The code makes clients look up
-    the coordinator again and retry: COORDINATOR_NOT_AVAILABLE.
-    """
-    links = request.parts.links
-    try:
-        return await request.parts.patience.ask(
-            request,
-            GROUP_METADATA_TOPIC,
-            group_id,
-            lambda: links.coordinator_for_group(group_id),
-            call,
-            may_repeat=may_repeat,
-        )
-    except KafkaError as error:
-        return refused(error.code)
-    except LinkError as error:
-        return refused(not_answered(request, error))
-
-
 async def call_coordinator_once(
     request: Request,
     group_id: str,
     call: Callable[[CoordinatorLink], Awaitable[ResponseT]],
     refused: Callable[[ErrorCode], ResponseT],
 ) -> ResponseT:
-    """The same, without waiting for one that has gone: for requests about many groups, and for those after whose
+    """As `GROUPS.ask`, without waiting for one that has gone: for requests about many groups, and for those after whose
     refusal clients ask here again, without looking for the coordinator first."""
     try:
         coordinator = request.parts.links.coordinator_for_group(group_id)

@@ -84,11 +84,15 @@ class Patience:
                     if not self._is_awaited(_place(request, topic, key), failing_since):
                         raise
                 else:
-                    if self._gone:
-                        self._gone.pop(_place(request, topic, key), None)
+                    self.on_answer(request, topic, key)
                     return answer
                 await asyncio.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, limits.COORDINATOR_PAUSE_SECONDS_MAX)
+
+    def on_answer(self, request: Request, topic: str, key: str) -> None:
+        """The coordinator that `key` belongs to has given an answer: the next time that it is gone is another one."""
+        if self._gone:
+            self._gone.pop(_place(request, topic, key), None)
 
     def _is_awaited(self, place: tuple[str, int], failing_since: float) -> bool:
         now = asyncio.get_running_loop().time()

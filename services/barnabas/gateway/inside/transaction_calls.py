@@ -22,40 +22,13 @@ TV2: Final = 2
 """Versions of transactions from the client's eyes (KIP-890): the request's version tells which one it goes by."""
 
 
-async def call_transactions(
-    request: Request,
-    transactional_id: str,
-    call: Callable[[TransactionsLink], Awaitable[ResponseT]],
-    refused: Callable[[ErrorCode], ResponseT],
-) -> ResponseT:
-    """The answer of the coordinator that owns the transactional id, or `refused(code)` when it gives none.
-
-    One that has gone is waited for a while; see `Patience.ask`. The code makes clients look up the coordinator again
-    and retry: COORDINATOR_NOT_AVAILABLE.
-    """
-    links = request.parts.links
-    try:
-        return await request.parts.patience.ask(
-            request,
-            TRANSACTION_STATE_TOPIC,
-            transactional_id,
-            lambda: links.transactions_for(transactional_id),
-            call,
-            may_repeat=False,
-        )
-    except KafkaError as error:
-        return refused(error.code)
-    except LinkError as error:
-        return refused(not_answered(request, error))
-
-
 async def call_transactions_once(
     request: Request,
     transactional_id: str,
     call: Callable[[TransactionsLink], Awaitable[ResponseT]],
     refused: Callable[[ErrorCode], ResponseT],
 ) -> ResponseT:
-    """The same, without waiting for one that has gone: for requests about many ids."""
+    """As `TRANSACTIONS.ask`, without waiting for one that has gone: for requests about many ids."""
     try:
         coordinator = request.parts.links.transactions_for(transactional_id)
         with request.wait:

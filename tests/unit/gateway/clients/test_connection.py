@@ -378,7 +378,7 @@ async def test_an_answer_that_is_not_taken_counts_until_it_is_and_nothing_more_i
 
 async def test_an_answer_on_the_spot_that_is_not_taken_counts_as_well() -> None:
     served, transport = deaf()
-    served.connection._answers_at_once = {b"\0\3": lambda frame, _: [b"A" * 50]}
+    served.connection._answers_at_once = {b"\0\3": lambda frame, *_: [b"A" * 50]}
     await served.send(OTHER, "a", "b")
     assert (len(transport.written), transport.paused, served.unread.used_bytes) == (1, True, 50)
     assert served.started == []
@@ -430,7 +430,7 @@ class Waits:
 def waiting() -> tuple[Served, Waits]:
     """A connection whose requests that begin with 3 wait, all on one."""
     served, waits = Served(), Waits()
-    served.connection._answers_at_once = {b"\0\3": lambda frame, _: waits}
+    served.connection._answers_at_once = {b"\0\3": lambda frame, *_: waits}
     return served, waits
 
 

@@ -104,7 +104,7 @@ async def test_a_client_that_waits_for_nothing_can_be_muted(passing: Time) -> No
 
 async def test_nothing_is_answered_at_once_while_muted(passing: Time) -> None:
     served = Served()
-    served.connection._answers_at_once = {b"\0\0": lambda frame, _: b"<" + frame[2:] + b">"}
+    served.connection._answers_at_once = {b"\0\0": lambda frame, *_: b"<" + frame[2:] + b">"}
     await served.send(PRODUCE, "a")
     assert served.transport.written == [b"<a>"]
     served.client.held.mute(1.0)

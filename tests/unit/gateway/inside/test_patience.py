@@ -12,7 +12,7 @@ from gateway_harness import FakeLink, Gateway, coordinator_record, small_cluster
 
 from barnabas.gateway import limits
 from barnabas.gateway.clients.waits import Wait
-from barnabas.gateway.inside.group_calls import call_coordinator
+from barnabas.gateway.inside.owners import GROUPS
 from barnabas.gateway.request import Request
 from barnabas.kernel.errors import ErrorCode
 from barnabas.links.errors import (
@@ -222,7 +222,7 @@ async def test_while_it_waits_the_request_says_so() -> None:
     gateway.coordinator.answers["Heartbeat"] = fails
     header = RequestHeader(HEARTBEAT, 4, 1, "test", 0)
     request = Request(header, None, gateway.client, gateway.parts, wait=Counted())
-    code = await call_coordinator(
+    code = await GROUPS.ask(
         request, "g", lambda coordinator: coordinator.Heartbeat(pb.HeartbeatRequest()), lambda code: code
     )
     assert (code, waits) == (NOT_AVAILABLE, 0)

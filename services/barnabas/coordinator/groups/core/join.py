@@ -149,7 +149,7 @@ def _add_member(
 
 
 def _new_member_id(name: str, decision: Decision) -> str:
-    return f"{name[: limits.MEMBER_ID_PREFIX_MAX]}-{decision.unique_id}"
+    return f"{name[: limits.MEMBER_ID_PREFIX_MAX]}-{decision.draw_id()}"
 
 
 def _client_reason(request: JoinGroupRequest) -> str:

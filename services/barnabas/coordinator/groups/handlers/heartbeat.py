@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.heartbeat import handle_heartbeat
-from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.coordinator.groups.handlers import check_group_id
+from barnabas.coordinator.runtime.handler import Submission, submitting
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import HeartbeatRequest, HeartbeatResponse
 
 
-async def _handle(coordinator: GroupCoordinator, request: HeartbeatRequest) -> HeartbeatResponse:
+def _submission(coordinator: GroupCoordinator, request: HeartbeatRequest) -> Submission:
     check_group_id(request.group_id)
-    runtime = coordinator.runtime_of(request.group_id)
-    response: HeartbeatResponse = await runtime.submit(
+    return Submission(
+        coordinator.runtime_of(request.group_id),
         lambda shard, waiter, decision: handle_heartbeat(shard, request, waiter, decision),
         writes=False,
         is_brief=True,
     )
-    return response
 
 
 def _refuse(_: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
@@ -27,4 +27,4 @@ def _refuse(_: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=error.code)
 
 
-HEARTBEAT = Handler("Heartbeat", _handle, _refuse)
+HEARTBEAT = submitting("Heartbeat", _submission, _refuse)

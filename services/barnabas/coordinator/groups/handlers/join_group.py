@@ -5,13 +5,14 @@ from __future__ import annotations
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import join_error
 from barnabas.coordinator.groups.core.join import handle_join
-from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.coordinator.groups.handlers import check_group_id
 from barnabas.coordinator.runtime.core.record_strings import STRING_BYTES_MAX, fits_record
+from barnabas.coordinator.runtime.handler import Submission, submitting
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import JoinGroupRequest, JoinGroupResponse
 
 
-async def _handle(coordinator: GroupCoordinator, request: JoinGroupRequest) -> JoinGroupResponse:
+def _submission(coordinator: GroupCoordinator, request: JoinGroupRequest) -> Submission:
     check_group_id(request.group_id)
     config = coordinator.config
     shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
@@ -20,11 +21,10 @@ async def _handle(coordinator: GroupCoordinator, request: JoinGroupRequest) -> J
             ErrorCode.invalid_session_timeout, f"session.timeout.ms must be between {shortest} and {longest}"
         )
     _check_texts(request)
-    runtime = coordinator.runtime_of(request.group_id)
-    response: JoinGroupResponse = await runtime.submit(
-        lambda shard, waiter, decision: handle_join(shard, request, waiter, decision)
+    return Submission(
+        coordinator.runtime_of(request.group_id),
+        lambda shard, waiter, decision: handle_join(shard, request, waiter, decision),
     )
-    return response
 
 
 def _check_texts(request: JoinGroupRequest) -> None:
@@ -43,4 +43,4 @@ def _refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return join_error(error.code, request.member_id)
 
 
-JOIN_GROUP = Handler("JoinGroup", _handle, _refuse)
+JOIN_GROUP = submitting("JoinGroup", _submission, _refuse)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from barnabas.coordinator.groups.coordinator import GroupCoordinator
 from barnabas.coordinator.groups.core.answers import sync_error
 from barnabas.coordinator.groups.core.sync import handle_sync
-from barnabas.coordinator.groups.handlers import Handler, check_group_id
+from barnabas.coordinator.groups.handlers import check_group_id
+from barnabas.coordinator.runtime.handler import Submission, submitting
 from barnabas.kernel.errors import ErrorCode, KafkaError
 from barnabas.messages.coordinator_pb2 import SyncGroupRequest, SyncGroupResponse
 
 
-async def _handle(coordinator: GroupCoordinator, request: SyncGroupRequest) -> SyncGroupResponse:
+def _submission(coordinator: GroupCoordinator, request: SyncGroupRequest) -> Submission:
     check_group_id(request.group_id)
-    runtime = coordinator.runtime_of(request.group_id)
-    response: SyncGroupResponse = await runtime.submit(
-        lambda shard, waiter, decision: handle_sync(shard, request, waiter, decision)
+    return Submission(
+        coordinator.runtime_of(request.group_id),
+        lambda shard, waiter, decision: handle_sync(shard, request, waiter, decision),
     )
-    return response
 
 
 def _refuse(_: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
@@ -26,4 +26,4 @@ def _refuse(_: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
     return sync_error(error.code)
 
 
-SYNC_GROUP = Handler("SyncGroup", _handle, _refuse)
+SYNC_GROUP = submitting("SyncGroup", _submission, _refuse)

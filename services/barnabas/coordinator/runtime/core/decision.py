@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, NewType, TypeVar
 
@@ -38,7 +39,7 @@ class Note:
 class Decision(Generic[RecordT]):
     """Collects what one request, or the deadlines due at one time, lead to.
 
-    Handlers read the clock and the unique id from here and add records, replies and notes. Replies, to this caller
+    Handlers read the clock and unique ids from here and add records, replies and notes. Replies, to this caller
     and to others whose wait ends, may leave only when `records` and every record decided before are in the log; but
     for those that do not rest on it.
 
@@ -51,8 +52,8 @@ class Decision(Generic[RecordT]):
     """Milliseconds since the epoch, for timestamps in records."""
     monotonic_ms: int
     """Milliseconds of a clock that never goes back, for deadlines."""
-    unique_id: str = ""
-    """Never the same twice in the cluster; new member ids end with it."""
+    draw_id: Callable[[], object] = str
+    """Draws what is never drawn twice in the cluster, as text; new member ids end with it."""
     is_read_only: bool = False
     """The log takes no writes: the replies leave at once, so they may say only what is committed."""
     is_owner_by_refusal: bool = False

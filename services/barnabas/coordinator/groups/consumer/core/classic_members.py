@@ -95,7 +95,7 @@ def _join(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, decision: Decision
 ) -> JoinGroupResponse:
     instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
-    member_id = request.member_id or decision.unique_id
+    member_id = request.member_id or str(decision.draw_id())
     _check_may_join(shard, group, member_id, request)
     if not request.member_id and instance_id is None and request.require_known_member_id:
         return join_error(ErrorCode.member_id_required, member_id)

@@ -133,7 +133,7 @@ def _stay(
 ) -> ConsumerGroupHeartbeatResponse:
     joins = request.member_epoch == JOINS
     group = group_to_join(shard, request.group_id, decision) if joins else group_of(shard, request.group_id)
-    member_id = request.member_id or decision.unique_id
+    member_id = request.member_id or str(decision.draw_id())
     check_room(shard, group, member_id)
     owned = _owned(request)
     if not request.HasField("instance_id"):
