@@ -259,7 +259,7 @@ IN_TRANSACTIONS: Final[dict[str, tuple[Any, ...]]] = {
         TransactionShard,
         "replay_uncommitted",
         before_it_is_committed,
-        42,
+        69,
         3,
     ),
     "time-out-under-the-same-epoch": (time_out, "abort_by_broker", under_its_own_epoch, 15, 3),

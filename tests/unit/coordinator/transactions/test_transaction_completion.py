@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transaction_driver import PRODUCER, TransactionDriver, a_transaction, partitions
 
-from barnabas.coordinator.transactions.core.completion import on_marked
+from barnabas.coordinator.transactions.core.completion import left_to_mark, on_marked
 from barnabas.coordinator.transactions.core.describe import describe
 from barnabas.coordinator.transactions.core.shard import EndedTransaction
 from barnabas.coordinator.transactions.core.states import TransactionState
@@ -66,6 +66,20 @@ def test_it_is_complete_when_every_partition_has_its_marker(driver: TransactionD
     assert driver.now().last_update_ms == driver.clock.now_ms()
     assert driver.now().start_ms == driver.clock.now_ms() - 500, "it is told how long it took"
     assert not driver.complete(ended).records, "once is enough"
+
+
+def test_only_who_lacks_the_marker_of_this_very_transaction_is_to_be_told(driver: TransactionDriver) -> None:
+    driver.end("commit")
+    (ended,) = driver.shard.take_ready_to_mark()
+    aborted = EndedTransaction("payments", PRODUCER, 6, False, 2, ended.partitions)
+    assert left_to_mark(driver.shard, aborted) is None, "that was one before, under the same epoch"
+    assert left_to_mark(driver.shard, ended) == ended.partitions
+    on_marked(driver.shard, ended, partitions("t-0", "t-1"))
+    assert left_to_mark(driver.shard, ended) == partitions("u-0")
+    on_marked(driver.shard, ended, partitions("u-0"))
+    assert left_to_mark(driver.shard, ended) == frozenset(), "it is to be completed"
+    driver.complete(ended)
+    assert left_to_mark(driver.shard, ended) is None
 
 
 def test_news_of_another_transaction_change_nothing(driver: TransactionDriver) -> None:

@@ -6,8 +6,19 @@ from collections.abc import Iterable
 
 from barnabas.coordinator.transactions.core.decision import Decision
 from barnabas.coordinator.transactions.core.shard import EndedTransaction, TransactionShard
-from barnabas.coordinator.transactions.core.states import PREPARED
+from barnabas.coordinator.transactions.core.states import PREPARED, TransactionState
 from barnabas.coordinator.transactions.core.transaction import TopicPartition, Transaction
+
+
+def left_to_mark(shard: TransactionShard, ended: EndedTransaction) -> frozenset[TopicPartition] | None:
+    """Which partitions still lack the marker of `ended`; None where it is complete, and so is not to be told of any
+    more: its producer may have begun another one under the same epoch.
+    """
+    unmarked = _unmarked(shard, ended.transactional_id, ended.producer_id, ended.producer_epoch)
+    if unmarked is None:
+        return None
+    committed = shard.transactions[ended.transactional_id].state is TransactionState.PREPARE_COMMIT
+    return frozenset(unmarked) if committed == ended.committed else None
 
 
 def on_marked(shard: TransactionShard, ended: EndedTransaction, partitions: Iterable[TopicPartition]) -> bool:

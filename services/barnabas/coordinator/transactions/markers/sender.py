@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.coordinator import limits
-from barnabas.coordinator.transactions.core.completion import complete, on_marked
+from barnabas.coordinator.transactions.core.completion import complete, left_to_mark, on_marked
 from barnabas.coordinator.transactions.core.shard import EndedTransaction
 from barnabas.coordinator.transactions.core.transaction import TopicPartition
 from barnabas.coordinator.transactions.kind import TransactionPartitions, TransactionRuntime
@@ -167,6 +167,12 @@ class MarkerSender:
     def _begin(self, runtime: TransactionRuntime, ended: EndedTransaction) -> None:
         if self._partitions.runtime(runtime.partition) is not runtime:
             return  # it was given up meanwhile
+        try:
+            left = left_to_mark(runtime.shard, ended)
+        except KafkaError:  # it is being read again, and will give out what is left to tell
+            return
+        if left is None:
+            return  # the log was read again, and who was being told before that has answered since
         known = self._markings.setdefault(runtime, {})
         former = known.get(ended.transactional_id)
         if former is not None:
@@ -175,8 +181,8 @@ class MarkerSender:
         marking = _Marking(runtime, ended, marker, asyncio.get_running_loop().time())
         known[ended.transactional_id] = marking
         # Sets have no order that another run would have, too.
-        self._dispatch(marking, sorted(ended.partitions), limits.MARKER_RETRY_MS_MIN)
-        if not ended.partitions:
+        self._dispatch(marking, sorted(left), limits.MARKER_RETRY_MS_MIN)
+        if not left:
             self._told(marking, ())
 
     def _told(self, marking: _Marking, partitions: Iterable[TopicPartition]) -> None:
