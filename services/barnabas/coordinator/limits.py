@@ -132,7 +132,8 @@ CONCURRENT_WAIT_MS_MAX: Final = 1_000
 
 MARKERS_UNANSWERED_MAX: Final = 5_000
 """Partitions that one storage node or coordinator may be telling of transactions' ends at a time, and what the last of
-these transactions has beyond that. Further transactions wait for it; those for others do not."""
+these transactions has beyond that. Further transactions wait for it; those for others do not. As many are told by
+plain calls in one turn of the event loop, where their logs are in the process."""
 
 MARKER_ANSWER_MS_MAX: Final = 10_000
 """How long a marker may take to reach the in-sync replicas before it is sent again, if nobody else leads meanwhile."""

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from barnabas.coordinator import limits
 from barnabas.coordinator.transactions.core.completion import complete, left_to_mark, on_marked
@@ -92,6 +93,8 @@ class MarkerSender:
         self._by_topic: dict[str, dict[_Parcel, None]] = {}
         """Parcels that the metadata of a topic may move; not those that are given up."""
         self._rooms: dict[Place, _Room] = {}
+        self._told_now = 0
+        """Partitions that were told at once since the event loop last had a turn for their sake."""
         self._ready = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
 
@@ -275,16 +278,23 @@ class MarkerSender:
     def _tell_at_once(
         self, marking: _Marking, place: Place, partitions: dict[TopicPartition, None]
     ) -> list[TopicPartition]:
-        """Those of `partitions` that know now; they leave."""
+        """Those of `partitions` that know now; they leave. Not more in a turn than could be on their way."""
+        some = list(islice(partitions, max(0, limits.MARKERS_UNANSWERED_MAX - self._told_now)))
         try:
-            told = self._post.send_at_once(place, marking.marker, list(partitions))
+            told = self._post.send_at_once(place, marking.marker, some) if some else []
         except Exception:
             log.exception("a marker cannot be sent", place=place.id)
             return []
+        self._told_now += len(told)
+        if told and self._told_now >= limits.MARKERS_UNANSWERED_MAX:
+            asyncio.get_running_loop().call_soon(self._on_turn)
         for each in told:
             del partitions[each]
             self._counts.on_answer(Reaction.TOLD)
         return told
+
+    def _on_turn(self) -> None:
+        self._told_now = 0
 
     def _open(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -43,6 +44,38 @@ async def test_whoever_leads_next_is_told_at_once(log: LogInMemory) -> None:
         world.lead("t", 2, 2)
         await until_complete(log)
         assert node.post.given_up == 1, "nobody waits for the frozen one"
+
+
+@pytest.mark.usefixtures("_never")
+async def test_the_loop_has_its_turns_when_many_hear_of_a_leader(
+    log: LogInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.coordinator.limits.MARKERS_UNANSWERED_MAX", 10)
+    world = a_world()
+    world.topic("one", -1)
+    node = TransactionNode("a", world, log)
+    node.post.is_here = True
+    told: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            told.append(len(node.post.sent))
+            await asyncio.sleep(0)
+
+    async with running(node):
+        for number in range(100):
+            producer = await node.open("one-0", transactional_id=f"id-{number}")
+            await node.end(f"id-{number}", producer)
+        await settle()
+        assert node.post.sent == []
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0)
+        world.lead("one", 0, 1)
+        for _ in range(5):
+            await settle()
+        watching.cancel()
+        assert states(log).count("CompleteCommit") == 100
+        assert max(later - sooner for sooner, later in itertools.pairwise(told)) <= 20
 
 
 @pytest.mark.usefixtures("_never")
