@@ -110,7 +110,8 @@ class SegmentRoller:
     def check_place(self) -> None:
         """Raises OSError where the name of the active segment's file leads to nothing, or to less than the segment has:
         what is in the place of the log's directory is not the log. A segment begun there would pass for all of it at
-        the next start, and what came before for deleted. For a thread.
+        the next start, and what came before for deleted; one taken back is not found there, and would come back with
+        the log. For a thread.
         """
         active = self._state.end[1]
         size = active.size  # first: it may grow meanwhile

@@ -70,8 +70,9 @@ class LogTruncator:
 
         A batch that holds `offset` in its middle goes as a whole, and so does what a damaged batch before it has in
         doubt: the end may come out lower, in the latter case below what was committed. Epochs that begin at the end go
-        in any case. Raises KAFKA_STORAGE_ERROR: where the checkpoints cannot be lowered the log goes on as it was;
-        whatever fails later, be it only a read of where to cut, has it be opened anew, which `Trust` then says.
+        in any case. Raises KAFKA_STORAGE_ERROR: where the log is not in its place, or the checkpoints cannot be
+        lowered, it goes on as it was; whatever fails later, be it only a read of where to cut, has it be opened anew,
+        which `Trust` then says.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
@@ -81,6 +82,7 @@ class LogTruncator:
                 return state.end[0]
             if offset < state.segments[0].base_offset:
                 return self.truncate_fully_and_start_at(offset)
+            self._roller.check_place()
             self._lower(offset)
             count = bisect.bisect_right(state.segments, offset, key=lambda each: each.base_offset)
             active = state.segments[count - 1]
@@ -99,11 +101,13 @@ class LogTruncator:
     def truncate_fully_and_start_at(self, offset: int) -> int:
         """Drop everything; the log is empty and goes on at `offset`, which is returned. Raises as `truncate_to`.
 
-        On a full disk it stays as it was: the files that it is to begin with are there before anything goes.
+        On a full disk, or out of its place, it stays as it was: the files that it is to begin with are there before
+        anything goes.
         """
         state = self._state
         with self._locks.upkeep, self._locks.hold_log_end(), storage_errors(state.directory):
             self._trust.check_writable()
+            self._roller.check_place()
             state.factory.create_aside(offset)
             self._lower(offset)
             with self._trusted_if_done():
