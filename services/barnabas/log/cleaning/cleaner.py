@@ -73,6 +73,7 @@ def clean(
             groups = deque(group_segments(waiting, log.config, after))
             while groups:
                 group = groups.popleft()
+                log.check_place()  # a start would take a part of a segment for what is left of a log
                 counts = counts.plus(write_cleaned(view.factory, group, batches, pace))
                 if not log.replacement.replace(view, group):
                     remove_cleaned(view.factory.files, log.directory, group[0].base_offset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
 import weakref
 from collections.abc import Callable
@@ -179,6 +181,35 @@ def test_a_bad_batch_harms_nothing(tmp_path: Path, clock: ManualClock) -> None:
         compact(log, clock)
     assert path.read_bytes() == data
     assert not list(Path(log.directory).glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("is_older", [False, True], ids=["empty", "older"])
+def test_nothing_is_written_in_another_directory(tmp_path: Path, clock: ManualClock, is_older: bool) -> None:
+    """A start after a crash would find something of a log there, and begin it anew instead of missing it."""
+    log = open_log(str(tmp_path / "logs"), clock)
+    for number in range(4):
+        put(log, clock, (b"k", b"%d" % number))
+        if is_older and number == 3:
+            continue
+        log.roll()
+    there, away = Path(log.directory), tmp_path / "away"
+    there.rename(away)
+    if is_older:
+        shutil.copytree(away, there)
+        os.truncate(there / f"{3:020d}.log", 1)
+    else:
+        there.mkdir()
+    files = sorted((path.name, path.stat().st_size) for path in there.glob("*.log*"))
+    to_clean = measure(log, 3, clock.now_ms())
+    written: list[Path] = []
+    with pytest.raises(KafkaError):
+        cleaner.clean(to_clean, clock.now_ms(), lambda _: written.extend(there.glob("*.cleaned")))
+    assert written == []
+    assert sorted((path.name, path.stat().st_size) for path in there.glob("*.log*")) == files
+    shutil.rmtree(there)
+    away.rename(there)
+    compact(log, clock)
+    assert [record.value for record in read_all(log)] == ([b"2", b"3"] if is_older else [b"3"])
 
 
 def test_transactions(tmp_path: Path, clock: ManualClock) -> None:
