@@ -394,6 +394,7 @@ class PartitionLog:
                     self._trust.check_trusted()
                     if self._roller.is_unclear:
                         self._roller.clear_up()
+                    self._roller.check_place()
                     self._finish()
                 self._is_closed_properly = True
             finally:

@@ -130,3 +130,22 @@ def test_no_log_is_begun_anew_in_another_directory(
     directory, log = open_log(tmp_path / "logs")
     assert (log.log_start_offset, values(log)) == (8, [b"b"])
     directory.close()
+
+
+@pytest.mark.parametrize("make", [nothing, empty, older])
+def test_it_is_not_closed_properly_in_another_directory(
+    tmp_path: Path, make: Callable[[Path, Path], None]
+) -> None:
+    """What the next start finds there is not what this process had: the controller is not to rely on that."""
+    directory, log = open_log(tmp_path / "logs")
+    for _ in range(5):
+        append(log)
+    there = tmp_path / "logs" / "t-0"
+    there.rename(tmp_path / "away")
+    make(tmp_path / "away", there)
+    with pytest.raises(KafkaError) as refused:
+        directory.close()
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    reopened = LogDirectory.open(str(tmp_path / "logs"), "c", 1, seeded_environment(1, ManualClock()))
+    assert not reopened.was_clean
+    reopened.abandon()
