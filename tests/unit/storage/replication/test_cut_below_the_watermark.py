@@ -11,9 +11,12 @@ from nodes_in_one_process import run_nodes, until
 from storage_harness import batch
 from test_nodes_replicate import append, committed
 
+from barnabas.kernel.errors import ErrorCode
 from barnabas.log.segments.open_segment import Cut
 from barnabas.log.segments.segment import LOG_SUFFIX, Segment
+from barnabas.messages.storage_pb2 import ReplicaRecords
 from barnabas.records.batch import iterate_headers
+from barnabas.storage.replica.following import Phase
 
 LENGTH = 8
 """Where a batch's length begins in its header."""
@@ -115,6 +118,40 @@ async def test_it_does_not_lead_before_that(
         assert {nodes.bytes_of(node) for node in nodes.ids} == {kept}
         nodes.elect(1, (1, 2, 3))
         await committed(nodes, append(nodes, b"next"))
+
+
+async def test_an_error_of_its_leader_does_not_say_that_it_has_it(
+    tmp_path: Path, go: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No end of its log goes with that."""
+    async with run_nodes(tmp_path, 3) as nodes:
+        for number in range(6):
+            end = append(nodes, b"%d" % number)
+        await committed(nodes, end)
+        await nodes.until_equal()
+        kept = nodes.bytes_of(3)
+        nodes.elect(2, (1, 2, 3), only=(2, 3))  # node 1 has not heard of it
+        replica = nodes.replica(1)
+        opened = replica.log
+        assert opened is not None
+        replica.appending.append(batch(b"lost"), 0, 1)
+        damage(Path(opened.segments[0].path(LOG_SUFFIX)), 4)
+        begun = hold_cuts(monkeypatch, go)
+        nodes.elect(2, (1, 2, 3))
+        await until(lambda: begun)
+        await nodes.stop(2, crash=True)
+        go.set()
+        await until(lambda: nodes.end(1) == 4 and replica.following._phase is Phase.READY)
+        position = replica.following.take_position()
+        assert position is not None
+        code = int(ErrorCode.kafka_storage_error)
+        refused = ReplicaRecords(
+            leader_epoch=position.leader_epoch, fetch_offset=4, error_code=code, log_end_offset=-1
+        )
+        replica.following.on_answer(refused, b"")
+        nodes.elect(1, (1, 3))
+        await until(lambda: replica.is_offline)
+        assert nodes.bytes_of(3) == kept
 
 
 async def test_it_leads_once_it_has_copied_it(tmp_path: Path) -> None:
